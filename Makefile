@@ -1,0 +1,39 @@
+# Everything a newcomer needs: `make demo` and `make test`. Both build .venv from the project's own files.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test heavy bench lint format clean
+
+# Rebuilt whenever the declared dependencies or the kernel's source change.
+.venv/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --editable '.[dev]'
+	@touch $@
+
+demo: .venv/ready
+	$(BIN)/dpstream compare --horizon 1000
+
+test: .venv/ready lint
+	$(BIN)/pytest --numprocesses 2 --cov --cov-report=term
+
+# The same suites with ten to a hundred times the samples.
+heavy: .venv/ready
+	DPSTREAM_HEAVY=1 $(BIN)/pytest --numprocesses 2 tests/kernel tests/noise
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/ready
+	$(BIN)/pip install --quiet -r benchmarks/requirements.txt
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf .venv build dist src/*.egg-info src/dpstream/kernel/*.so

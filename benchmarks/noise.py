@@ -1,0 +1,292 @@
+"""The noise benchmarks: normals, streams, exact integers, memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.linalg
+
+import measure
+import peers
+from dpstream import NoiseStream, kernel
+from dpstream.kernel import twin
+from dpstream.mechanisms import BufferedToeplitz, SmoothBinary, SquareRoot
+from dpstream.noise.keystream import Keystream
+from dpstream.testing import fixed_key
+from measure import Row
+
+MILLION = 10**6
+
+
+def floor(count: int, width: int) -> float:
+    """Seconds for the keystream of `count` values of `width` bytes alone, plus one pass that adds two arrays."""
+    keystream = Keystream(fixed_key("bench"))
+    words = np.empty(1 << 16, dtype=np.uint8)
+    total, addend = np.zeros(count, dtype=f"f{width}"), np.ones(count, dtype=f"f{width}")
+    whole, rest = divmod(count * width, words.size)
+
+    def work() -> None:
+        for i in range(whole):
+            keystream.fill(words, slot=0, block=i * 4096)
+        if rest:
+            keystream.fill(words[: -(-rest // 16) * 16], slot=0, block=whole * 4096)
+        np.add(total, addend, out=total)
+
+    return measure.alternate(work, repeats=(max(1, 10**6 // count),), rounds=5)[0]
+
+
+def faster(
+    work: str, against: str, ours: float, peer: float, per: float, unit: str, at_least: float, lowest: float
+) -> Row:
+    ratio = peer / ours
+    return Row(
+        work,
+        against,
+        ours / per * 1e9,
+        peer / per * 1e9,
+        unit,
+        ratio,
+        f"≥ {at_least:g}×",
+        ratio >= at_least,
+        ours / lowest,
+    )
+
+
+def normals() -> Iterator[Row]:
+    keystream = Keystream(fixed_key("bench"))
+    words, out = np.empty(1 << 16, dtype=np.uint8), np.empty(MILLION + 64, dtype=np.float32)
+
+    def generate(transform) -> None:
+        per = words.size // 4
+        for i, low in enumerate(range(0, MILLION, per)):
+            part = out[low : min(low + per, MILLION)]
+            size = -(-part.size // 64) * 64
+            keystream.fill(words[: 4 * size], slot=0, block=i * 4096)
+            transform(words[: 4 * size], out[low : low + size])
+
+    lowest = floor(MILLION, 4)
+    ours, slow, numpy, torch = measure.alternate(
+        lambda: generate(kernel.normal_f32),
+        lambda: generate(twin.normal_f32),
+        peers.numpy_normals(MILLION),
+        peers.torch_normals(MILLION),
+        repeats=(5, 1, 1, 3),
+    )
+    title = "10^6 float32 normals"
+    yield faster(f"{title}, kernel", "numpy standard_normal", ours, numpy, MILLION, "ns/draw", 6, lowest)
+    yield faster(f"{title}, NumPy twin", "numpy standard_normal", slow, numpy, MILLION, "ns/draw", 1, lowest)
+    yield faster(f"{title}, kernel", "torch.randn", ours, torch, MILLION, "ns/draw", 1.5, lowest)
+
+
+def smooth_streams() -> Iterator[Row]:
+    for d, wanted in ((10**4, 20), (MILLION, 40)):
+        stream = NoiseStream(SmoothBinary(MILLION), 1.0, d, key=fixed_key("bench"), threads=1)
+        paper, out = peers.PaperInNumpy(MILLION, d), np.empty(d, dtype=np.float32)
+        for _ in range(30):
+            paper.step()
+        ours, peer = measure.alternate(
+            lambda s=stream, o=out: s.step(o), paper.step, repeats=(max(5, 10**6 // d), max(1, 10**5 // d))
+        )
+        yield faster(
+            f"SmoothBinary(10^6) step, d={d:,}",
+            "the paper's algorithm in NumPy",
+            ours,
+            peer,
+            d,
+            "ns/coord",
+            wanted,
+            floor(d, 4),
+        )
+
+
+def buffered_streams() -> Iterator[Row]:
+    mechanism = BufferedToeplitz(2**16, buffers=4)
+    for d, wanted in ((10**4, 5), (MILLION, 3)):
+        stream = NoiseStream(mechanism, 1.0, d, key=fixed_key("bench"), threads=1)
+        out = np.empty(d, dtype=np.float32)
+        peer_step = peers.jax_privacy_blt(mechanism.gaps, mechanism.weights, d)
+        ours, peer = measure.alternate(
+            lambda s=stream, o=out: s.step(o), peer_step, repeats=(max(5, 10**6 // d), max(2, 10**6 // d))
+        )
+        yield faster(
+            f"BufferedToeplitz step, 4 buffers, d={d:,}",
+            "jax_privacy, jit",
+            ours,
+            peer,
+            d,
+            "ns/coord",
+            wanted,
+            floor(d, 4),
+        )
+
+
+def square_root() -> Iterator[Row]:
+    horizon, d = 4096, 1000
+    mechanism = SquareRoot(horizon)
+    coefficients = mechanism.coefficients(horizon)
+    first_row = np.zeros(horizon)
+    first_row[0] = coefficients[0]
+    out = np.empty(d, dtype=np.float32)
+
+    def stream_it() -> None:
+        stream = NoiseStream(mechanism, 1.0, d, key=fixed_key("bench"), threads=1)
+        for _ in range(horizon):
+            stream.step(out)
+
+    generator = np.random.default_rng(1)
+
+    def at_once() -> None:
+        scipy.linalg.matmul_toeplitz((coefficients, first_row), generator.standard_normal((horizon, d)))
+
+    ours, peer = measure.alternate(stream_it, at_once, repeats=(1, 1), rounds=3)
+    per = horizon * d
+    yield Row(
+        f"SquareRoot(4096), whole stream, d={d:,}",
+        "scipy matmul_toeplitz",
+        ours / per * 1e9,
+        peer / per * 1e9,
+        "ns/coord",
+        ours / peer,
+        "≤ 2×",
+        ours <= 2 * peer,
+        ours / (horizon * floor(d, 4)),
+    )
+    setup = (
+        "import numpy as np, scipy.linalg\nfrom dpstream import NoiseStream\nfrom dpstream.mechanisms import SquareRoot"
+    )
+    ours_bytes = measure.peak_bytes(
+        setup + f"\nm = SquareRoot({horizon}); m.sensitivity(); s = NoiseStream(m, 1.0, 64)\ns.step()",
+        f"s = NoiseStream(m, 1.0, {d}); o = np.empty({d}, dtype=np.float32)\nfor _ in range({horizon}): s.step(o)",
+    )
+    peer_bytes = measure.peak_bytes(
+        setup + f"\nc = SquareRoot({horizon}).coefficients({horizon}); r = np.zeros({horizon}); r[0] = c[0]",
+        f"scipy.linalg.matmul_toeplitz((c, r), np.random.default_rng(1).standard_normal(({horizon}, {d})))",
+    )
+    yield Row(
+        f"SquareRoot(4096), peak memory, d={d:,}",
+        "scipy matmul_toeplitz",
+        ours_bytes / 1e6,
+        peer_bytes / 1e6,
+        "MB",
+        ours_bytes / peer_bytes,
+        "≤ 0.2×",
+        ours_bytes <= 0.2 * peer_bytes,
+    )
+
+
+def exact_integers() -> Iterator[Row]:
+    from dpstream.noise.draws import Draws
+    from dpstream.noise.engine import DRAW_ERROR
+
+    draws = Draws(Keystream(fixed_key("bench")), "gaussian", 1, np.dtype(np.float64), exact=True)
+    rounded = np.empty(MILLION, dtype=np.int64)
+
+    def independent(scale: float) -> None:
+        for low in range(0, MILLION, 1 << 15):
+            count = min(1 << 15, MILLION - low)
+            values = draws.rows(1 + low, count, 0).reshape(-1) * scale
+            kernel.round_guarded(values, scale * DRAW_ERROR * 1.1, rounded[low : low + count])
+
+    for scale in (30.0, 1e5):
+        peer_count = 10**4
+        ours, peer = measure.alternate(
+            lambda s=scale: independent(s), peers.opendp_gaussians(scale, peer_count), repeats=(1, 1), rounds=5
+        )
+        yield faster(
+            f"10^6 exactly rounded Gaussians, σ={scale:g}",
+            "OpenDP discrete Gaussian",
+            ours,
+            peer * MILLION / peer_count,
+            MILLION,
+            "ns/draw",
+            500,
+            floor(MILLION, 8),
+        )
+
+
+def scalar_block() -> Iterator[Row]:
+    count = 10**7
+    source = peers.paper_in_python(count)
+
+    def ours_once() -> None:
+        NoiseStream(SmoothBinary(count), 30.0, dtype="int64", key=fixed_key("bench")).block(count)
+
+    ours, peer = measure.alternate(ours_once, lambda: list(itertools.islice(source, 10**5)), repeats=(1, 1), rounds=5)
+    yield faster(
+        "block(10^7), SmoothBinary, int64",
+        "the paper's algorithm in Python",
+        ours,
+        peer * count / 10**5,
+        count,
+        "ns/step",
+        300,
+        floor(count, 8),
+    )
+
+
+def flatness() -> Iterator[Row]:
+    """The cost of a coordinate-step must not depend on the horizon."""
+    for d in (10**3, 10**5, 10**7):
+        out = np.empty(d, dtype=np.float32)
+        streams = [
+            NoiseStream(SmoothBinary(T), 1.0, d, key=fixed_key("bench"), threads=1) for T in (10**3, 10**6, 10**9)
+        ]
+        repeat = max(3, min(800, 3 * 10**6 // d))
+
+        def steps(stream: NoiseStream, out=out, repeat=repeat) -> None:
+            if stream.t + repeat > stream.mechanism.horizon:
+                stream.seek(0)
+            for _ in range(repeat):
+                stream.step(out)
+
+        times = measure.alternate(*[lambda s=s: steps(s) for s in streams], repeats=(1, 1, 1), rounds=5)
+        per = [t / repeat / d * 1e9 for t in times]
+        yield Row(
+            f"SmoothBinary step, T = 10^3, 10^6, 10^9, d={d:,}",
+            "itself",
+            max(per),
+            min(per),
+            "ns/coord",
+            max(per) / min(per),
+            "≤ 1.5×",
+            max(per) <= 1.5 * min(per),
+            max(times) / repeat / floor(d, 4),
+        )
+
+
+def memory() -> Iterator[Row]:
+    """Peak resident memory of wide float32 streams, in vectors of 10^6 coordinates."""
+    vector = 4 * MILLION
+    setup = """
+import numpy as np
+from dpstream import NoiseStream, mechanisms
+mechanism = mechanisms.{}
+NoiseStream(mechanism, 1.0, 64).step()
+"""
+    run = f"""
+stream, out = NoiseStream(mechanism, 1.0, {MILLION}, threads=1), np.empty({MILLION}, dtype=np.float32)
+for _ in range(200):
+    stream.step(out)
+"""
+    smooth, buffered = SmoothBinary(MILLION), BufferedToeplitz(2**16, buffers=4)
+    for mechanism, call, least in (
+        (smooth, "SmoothBinary(10**6)", smooth.ones + 3),
+        (buffered, "BufferedToeplitz(2**16, buffers=4)", 4 + 3),
+        (BufferedToeplitz(2**20, buffers=6), "BufferedToeplitz(2**20, buffers=6)", 6 + 3),
+    ):
+        held = measure.peak_bytes(setup.format(call), run) / vector
+        yield Row(
+            f"peak memory of {call}, d=10^6",
+            f"{mechanism.memory} vectors stated",
+            held,
+            least,
+            "vectors",
+            held / least,
+            "≤ 1×",
+            held <= least,
+        )
+
+
+ALL = (normals, smooth_streams, buffered_streams, square_root, exact_integers, scalar_block, flatness, memory)

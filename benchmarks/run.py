@@ -1,0 +1,61 @@
+"""Runs the benchmarks on one core and prints a table; the figures also go to output/benchmarks.json.
+
+usage: python benchmarks/run.py [NAME ...]      NAME: a function of benchmarks/noise.py; all of them if left out
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+os.environ["JAX_PLATFORMS"] = "cpu"
+if hasattr(os, "sched_setaffinity"):  # before anything starts a thread: all sides share one core
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+from rich.console import Console
+from rich.table import Table
+
+import noise
+from measure import Row
+
+
+def table(rows: list[Row]) -> Table:
+    made = Table(title="dpstream against its peers: medians, same run, one core", title_justify="left")
+    for heading in ("work", "against", "ours", "peer", "", "ratio", "wanted", "floors", ""):
+        made.add_column(heading, justify="left" if heading in ("work", "against") else "right")
+    for row in rows:
+        made.add_row(
+            row.work,
+            row.against,
+            f"{row.ours:.2f}",
+            f"{row.peer:.2f}",
+            row.unit,
+            f"{row.ratio:.2f}×",
+            row.wanted,
+            "" if row.floors is None else f"{row.floors:.1f}",
+            "[green]met" if row.met else "[red]missed",
+        )
+    return made
+
+
+def main(names: list[str]) -> None:
+    console = Console(width=170)
+    rows: list[Row] = []
+    for suite in noise.ALL:
+        if names and suite.__name__ not in names:
+            continue
+        with console.status(f"measuring {suite.__name__} ..."):
+            rows.extend(suite())
+    console.print(table(rows))
+    console.print("floors: our time over that of the keystream alone plus one pass that adds two arrays.")
+    target = Path("output/benchmarks.json")
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps([row.as_json() for row in rows], indent=2, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,38 @@
+"""The `dpstream` command: gathers the sub-commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import dpstream
+from dpstream.cli.compare import compare
+
+app = typer.Typer(
+    name="dpstream",
+    help="Private running totals: publish a number again and again while nobody in the data is exposed.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(compare)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dpstream {dpstream.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    del version  # acted upon by its callback
+
+
+def main() -> None:
+    """Entry point of the `dpstream` script."""
+    app()

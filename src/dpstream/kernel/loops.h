@@ -1,0 +1,357 @@
+/* The hot loops. No Python here: pointers and sizes that module.c has checked. */
+
+#ifndef DPSTREAM_LOOPS_H
+#define DPSTREAM_LOOPS_H
+
+#include "transform.h"
+
+/* One copy of each loop per x86-64 level, chosen when the module is loaded. It needs ifunc (glibc) and GCC's names of the
+ * levels; elsewhere there is the one copy that the compiler's own flags give. Results do not depend on it. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#define CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#elif defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
+#define CLONES __attribute__((target_clones("default", "avx2")))
+#else
+#define CLONES
+#endif
+
+#define REAL float
+#define BITS uint32_t
+#define TO_BITS float_bits
+#define FROM_BITS float_of
+#define TILE TILE_F32
+#define NORMAL_TILE normal_tile_f32
+#define NAMED(name) loop_##name##_f32
+#include "arrays.h"
+#undef REAL
+#undef BITS
+#undef TO_BITS
+#undef FROM_BITS
+#undef TILE
+#undef NORMAL_TILE
+#undef NAMED
+
+#define REAL double
+#define BITS uint64_t
+#define TO_BITS double_bits
+#define FROM_BITS double_of
+#define TILE TILE_F64
+#define NORMAL_TILE normal_tile_f64
+#define NAMED(name) loop_##name##_f64
+#include "arrays.h"
+#undef REAL
+#undef BITS
+#undef TO_BITS
+#undef FROM_BITS
+#undef TILE
+#undef NORMAL_TILE
+#undef NAMED
+
+static CLONES void loop_laplace(const unsigned char *restrict words, double *restrict out, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = laplace_of(word_f64(words, i));
+}
+
+/* How many of `count` words are outside the proven range. */
+static CLONES uint64_t count_unsafe_normal(const unsigned char *words, size_t count)
+{
+    uint64_t unsafe = 0;
+    for (size_t i = 0; i < count; i++)
+        unsafe += normal_is_unsafe(word_f64(words, i));
+    return unsafe;
+}
+
+static CLONES uint64_t count_unsafe_laplace(const unsigned char *words, size_t count)
+{
+    uint64_t unsafe = 0;
+    for (size_t i = 0; i < count; i++)
+        unsafe += laplace_is_unsafe(word_f64(words, i));
+    return unsafe;
+}
+
+/* Both return how many positions are unsafe, and write them to `where` unless it is NULL. */
+static size_t flag_normal(const unsigned char *words, size_t tiles, int64_t *where)
+{
+    size_t found = 0;
+    for (size_t tile = 0; tile < tiles; tile++) {
+        const unsigned char *first = words + tile * TILE_F64 * 8;
+        uint64_t unsafe = count_unsafe_normal(first, TILE_F64 / 2);
+        if (unsafe != 0 && where != NULL)
+            for (size_t p = 0, next = found; p < TILE_F64 / 2; p++)
+                if (normal_is_unsafe(word_f64(first, p))) {
+                    where[next] = (int64_t)(tile * TILE_F64 + p);
+                    where[next + unsafe] = (int64_t)(tile * TILE_F64 + TILE_F64 / 2 + p);
+                    next++;
+                }
+        found += 2 * unsafe;
+    }
+    return found;
+}
+
+static size_t flag_laplace(const unsigned char *words, size_t n, int64_t *where)
+{
+    size_t found = 0;
+    for (size_t start = 0; start < n; start += 256) {
+        size_t count = n - start < 256 ? n - start : 256;
+        uint64_t unsafe = count_unsafe_laplace(words + 8 * start, count);
+        if (unsafe != 0 && where != NULL)
+            for (size_t i = 0, next = found; i < count; i++)
+                if (laplace_is_unsafe(word_f64(words, start + i)))
+                    where[next++] = (int64_t)(start + i);
+        found += unsafe;
+    }
+    return found;
+}
+
+INLINE int trailing_zeros(uint64_t x) /* x != 0 */
+{
+#if defined(__GNUC__)
+    return __builtin_ctzll(x);
+#else
+    int n = 0;
+    while (!(x >> n & 1u))
+        n++;
+    return n;
+#endif
+}
+
+/* Walks from label to label of a smooth tree (docs/mathematics.md, "Next label"). Returns the label reached, or 0 past the last one. */
+static CLONES uint64_t loop_smooth_moves(uint64_t label, uint8_t *restrict pops, uint8_t *restrict padding, size_t n)
+{
+    for (size_t t = 0; t < n; t++) {
+        uint64_t next = label + (label & (0u - label));
+        if (next == 0)
+            return 0;
+        int zeros = trailing_zeros(label);
+        int ones = trailing_zeros(next) - zeros;    /* the lowest block, all of which is replaced */
+        pops[t] = (uint8_t)(zeros == 0 ? 0 : ones); /* trailing ones are padding, which is never stored */
+        padding[t] = (uint8_t)(ones - 1);
+        label = next | ((label & ~next) >> (zeros + 1)); /* all ones of the block but one become the lowest bits */
+    }
+    return label;
+}
+
+/* ---- double-double: a number as an unevaluated sum high + low; Dekker 1971, Knuth 4.2.2 ---- */
+
+INLINE double two_sum(double a, double b, double *rest)
+{
+    double sum = a + b;
+    double moved = sum - a;
+    *rest = (a - (sum - moved)) + (b - moved);
+    return sum;
+}
+
+INLINE double quick_two_sum(double a, double b, double *rest) /* |a| >= |b| */
+{
+    double sum = a + b;
+    *rest = b - (sum - a);
+    return sum;
+}
+
+INLINE double two_product(double a, double b, double *rest)
+{
+    double product = a * b;
+    double a_wide = 134217729.0 * a, b_wide = 134217729.0 * b; /* 2^27 + 1 */
+    double a_high = a_wide - (a_wide - a), b_high = b_wide - (b_wide - b);
+    double a_low = a - a_high, b_low = b - b_high;
+    *rest = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;
+    return product;
+}
+
+/* (a + a_low) b */
+INLINE double scale(double a, double a_low, double b, double *low)
+{
+    double rest;
+    double product = two_product(a, b, &rest);
+    return quick_two_sum(product, rest + a_low * b, low);
+}
+
+/* (a + a_low) + (b + b_low) */
+INLINE double add(double a, double a_low, double b, double b_low, double *low)
+{
+    double rest;
+    double sum = two_sum(a, b, &rest);
+    return quick_two_sum(sum, rest + (a_low + b_low), low);
+}
+
+/* One buffer of one column: decays by gap, takes u in; what it adds to the release is returned in part, part_low. */
+INLINE void buffer_step(double *high, double *low, double gap, double weight, double u, double u_low, double *part,
+                        double *part_low)
+{
+    double lost_low, kept_low;
+    double lost = scale(*high, *low, gap, &lost_low);
+    double kept = add(*high, *low, -lost, -lost_low, &kept_low);
+    *part = scale(kept, kept_low, weight, part_low);
+    *high = add(kept, kept_low, u, u_low, low);
+}
+
+#define LANES 8       /* columns, or buffers of a single column, that are worked on together */
+#define MOST_LANES 32 /* buffers of a single column */
+#define STEPS 16      /* steps of a single column whose sums are formed together: each is a long chain of its own */
+
+static CLONES void loop_recurrence_block_single(const double *restrict z, const double *restrict input_scale,
+                                                const double *restrict output_scale, const double *restrict gaps,
+                                                const double *restrict weights, double *restrict high, double *restrict low,
+                                                double *restrict out, double *restrict rest, size_t n, size_t b)
+{
+    double state[MOST_LANES] = {0}, state_low[MOST_LANES] = {0}, gap[MOST_LANES] = {0}, weight[MOST_LANES] = {0};
+    double part[MOST_LANES][STEPS], part_low[MOST_LANES][STEPS];
+    double now[MOST_LANES], now_low[MOST_LANES], sum[STEPS] = {0}, sum_low[STEPS] = {0};
+    for (size_t i = 0; i < b; i++) {
+        state[i] = high[i];
+        state_low[i] = low[i];
+        gap[i] = gaps[i];
+        weight[i] = weights[i];
+    }
+    for (size_t first = 0; first < n; first += STEPS) {
+        size_t count = n - first < STEPS ? n - first : STEPS;
+        for (size_t t = 0; t < count; t++) {
+            double u_low, u = two_product(z[first + t], input_scale[first + t], &u_low);
+            for (size_t lane = 0; lane < b; lane += LANES)
+                for (size_t i = lane; i < lane + LANES; i++)
+                    buffer_step(&state[i], &state_low[i], gap[i], weight[i], u, u_low, &now[i], &now_low[i]);
+            for (size_t i = 0; i < b; i++) {
+                part[i][t] = now[i];
+                part_low[i][t] = now_low[i];
+            }
+            sum[t] = u;
+            sum_low[t] = u_low;
+        }
+        for (size_t i = 0; i < b; i++)
+            for (size_t t = 0; t < count; t++)
+                sum[t] = add(sum[t], sum_low[t], part[i][t], part_low[i][t], &sum_low[t]);
+        for (size_t t = 0; t < count; t++)
+            out[first + t] = scale(sum[t], sum_low[t], output_scale[first + t], &sum_low[t]);
+        if (rest != NULL)
+            memcpy(rest + first, sum_low, count * sizeof(double));
+    }
+    memcpy(high, state, b * sizeof(double));
+    memcpy(low, state_low, b * sizeof(double));
+}
+
+static CLONES void loop_recurrence_block(const double *restrict z, const double *restrict input_scale,
+                                         const double *restrict output_scale, const double *restrict gaps,
+                                         const double *restrict weights, double *restrict high, double *restrict low,
+                                         double *restrict out, double *restrict rest, size_t n, size_t d, size_t b)
+{
+    double u[LANES], u_low[LANES], sum[LANES], sum_low[LANES];
+    for (size_t start = 0; start < d; start += LANES) {
+        size_t count = d - start < LANES ? d - start : LANES;
+        for (size_t t = 0; t < n; t++) {
+            for (size_t j = 0; j < count; j++) {
+                u[j] = two_product(z[t * d + start + j], input_scale[t], &u_low[j]);
+                sum[j] = u[j];
+                sum_low[j] = u_low[j];
+            }
+            for (size_t i = 0; i < b; i++) {
+                double *row = high + i * d + start, *row_low = low + i * d + start;
+                double gap = gaps[i], weight = weights[i];
+                for (size_t j = 0; j < count; j++) {
+                    double part, part_low;
+                    buffer_step(&row[j], &row_low[j], gap, weight, u[j], u_low[j], &part, &part_low);
+                    sum[j] = add(sum[j], sum_low[j], part, part_low, &sum_low[j]);
+                }
+            }
+            for (size_t j = 0; j < count; j++)
+                out[t * d + start + j] = scale(sum[j], sum_low[j], output_scale[t], &sum_low[j]);
+            if (rest != NULL)
+                for (size_t j = 0; j < count; j++)
+                    rest[t * d + start + j] = sum_low[j];
+        }
+    }
+}
+
+/* The same with plain doubles: the pure step of mechanisms/recurrence.py, operation for operation. */
+static CLONES void loop_recurrence_block_plain(const double *restrict z, const double *restrict input_scale,
+                                               const double *restrict output_scale, const double *restrict gaps,
+                                               const double *restrict weights, double *restrict state, double *restrict out,
+                                               size_t n, size_t d, size_t b)
+{
+    for (size_t t = 0; t < n; t++) {
+        double p = output_scale[t], q = input_scale[t];
+        for (size_t j = 0; j < d; j++) {
+            double u = z[t * d + j] * q, sum = u;
+            for (size_t i = 0; i < b; i++) {
+                double decayed = state[i * d + j] - state[i * d + j] * gaps[i];
+                sum = sum + decayed * weights[i];
+                state[i * d + j] = decayed + u;
+            }
+            out[t * d + j] = sum * p;
+        }
+    }
+}
+
+/* ---- rounding ---- */
+
+/* Nonzero if some |x| is 2^62 or more, or not a number: as integers, the bits of |x| are in the order of |x|. */
+static CLONES uint64_t count_unroundable(const double *x, size_t n)
+{
+    uint64_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        found += (int64_t)(double_bits(x[i]) & 0x7fffffffffffffffu) >= (int64_t)0x43d0000000000000;
+    return found;
+}
+
+static CLONES uint64_t count_large(const double *x, size_t n) /* 2^51 or more */
+{
+    uint64_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        found += (int64_t)(double_bits(x[i]) & 0x7fffffffffffffffu) >= (int64_t)0x4320000000000000;
+    return found;
+}
+
+
+INLINE double nearest_integer_of_any(double x)
+{
+    double size = x < 0 ? -x : x;
+    double nearest = size < 0x1p52 ? (size + 0x1p52) - 0x1p52 : size;
+    return x < 0 ? -nearest : nearest;
+}
+
+/* Half minus the distance to the nearest integer: how far x is from the half-integer where the answer changes. */
+INLINE uint64_t is_close(double x, double nearest, double guard)
+{
+    double away = x - nearest;
+    double size = double_of(double_bits(away) & 0x7fffffffffffffffu);
+    return 0.5 - size <= guard;
+}
+
+static CLONES uint64_t round_small(const double *restrict x, double guard, int64_t *restrict out, size_t n)
+{
+    uint64_t close = 0;
+    for (size_t i = 0; i < n; i++) {
+        double shifted = x[i] + 0x1.8p52;
+        out[i] = (int64_t)(double_bits(shifted) - 0x4338000000000000u); /* the integer stands in the low bits */
+        close += is_close(x[i], shifted - 0x1.8p52, guard);
+    }
+    return close;
+}
+
+#define ROUND_BLOCK 512
+
+static size_t loop_round(const double *restrict x, double guard, int64_t *restrict out, size_t n)
+{
+    size_t close = 0;
+    for (size_t start = 0; start < n; start += ROUND_BLOCK) {
+        size_t count = n - start < ROUND_BLOCK ? n - start : ROUND_BLOCK;
+        if (count_large(x + start, count) == 0)
+            close += round_small(x + start, guard, out + start, count);
+        else
+            for (size_t i = start; i < start + count; i++) {
+                double nearest = nearest_integer_of_any(x[i]);
+                out[i] = (int64_t)nearest;
+                close += is_close(x[i], nearest, guard);
+            }
+    }
+    return close;
+}
+
+static void find_close(const double *x, double guard, int64_t *where, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (is_close(x[i], nearest_integer_of_any(x[i]), guard))
+            *where++ = (int64_t)i;
+}
+
+#endif

@@ -1,0 +1,597 @@
+/* The Python face of the loops: every buffer is checked here, and a wrong one is a ValueError before anything is written. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "loops.h"
+
+/* ---- buffers ---- */
+
+#define MOST_BUFFERS 12
+
+typedef struct {
+    Py_buffer view[MOST_BUFFERS];
+    const char *name[MOST_BUFFERS];
+    int writable[MOST_BUFFERS];
+    int count;
+} Buffers;
+
+static void release(Buffers *held)
+{
+    while (held->count > 0)
+        PyBuffer_Release(&held->view[--held->count]);
+}
+
+static PyObject *refuse(Buffers *held)
+{
+    release(held);
+    return NULL;
+}
+
+static int has_format(const Py_buffer *view, char kind)
+{
+    const char *format = view->format != NULL ? view->format : "B";
+    if (*format == '@' || *format == '=' || *format == '<')
+        format++;
+    if (format[0] == '\0' || format[1] != '\0')
+        return 0;
+    switch (kind) {
+    case 'f': return format[0] == 'f' && view->itemsize == 4;
+    case 'd': return format[0] == 'd' && view->itemsize == 8;
+    case 'B': return format[0] == 'B' && view->itemsize == 1;
+    case 'q': return (format[0] == 'q' || format[0] == 'l') && view->itemsize == 8;
+    default: return 0;
+    }
+}
+
+static const char *kind_name(char kind)
+{
+    switch (kind) {
+    case 'f': return "float32";
+    case 'd': return "float64";
+    case 'B': return "uint8";
+    default: return "int64";
+    }
+}
+
+/* A contiguous buffer of the given kind ('w': bytes of any kind) and, unless that is 0, number of dimensions. */
+static Py_buffer *take(Buffers *held, PyObject *object, const char *name, char kind, int writable, int dimensions)
+{
+    Py_buffer *view = &held->view[held->count];
+    if (!PyObject_CheckBuffer(object)) {
+        PyErr_Format(PyExc_TypeError, "%s must be a buffer, such as a NumPy array", name);
+        return NULL;
+    }
+    int flags = kind == 'w' ? PyBUF_SIMPLE : PyBUF_C_CONTIGUOUS | PyBUF_FORMAT;
+    if (PyObject_GetBuffer(object, view, flags | (writable ? PyBUF_WRITABLE : 0)) < 0) {
+        PyErr_Clear();
+        PyErr_Format(PyExc_ValueError, "%s must be contiguous%s", name, writable ? " and writable" : "");
+        return NULL;
+    }
+    held->name[held->count] = name;
+    held->writable[held->count] = writable;
+    held->count++;
+    if (kind == 'w')
+        return view;
+    if (!has_format(view, kind)) {
+        PyErr_Format(PyExc_ValueError, "%s must hold %s, got format '%s'", name, kind_name(kind),
+                     view->format != NULL ? view->format : "B");
+        return NULL;
+    }
+    if (dimensions > 0 && view->ndim != dimensions) {
+        PyErr_Format(PyExc_ValueError, "%s must have %d dimension%s, got %d", name, dimensions, dimensions == 1 ? "" : "s",
+                     view->ndim);
+        return NULL;
+    }
+    if ((uintptr_t)view->buf % (size_t)view->itemsize != 0) {
+        PyErr_Format(PyExc_ValueError, "%s must be aligned to its items", name);
+        return NULL;
+    }
+    return view;
+}
+
+static size_t items(const Py_buffer *view)
+{
+    return (size_t)view->len / (size_t)view->itemsize;
+}
+
+static int has_items(Buffers *held, const Py_buffer *view, size_t count)
+{
+    if (items(view) == count)
+        return 1;
+    PyErr_Format(PyExc_ValueError, "%s must have %zu items, got %zu", held->name[view - held->view], count, items(view));
+    return 0;
+}
+
+static int has_shape(Buffers *held, const Py_buffer *view, size_t rows, size_t columns)
+{
+    if ((size_t)view->shape[0] == rows && (size_t)view->shape[1] == columns)
+        return 1;
+    PyErr_Format(PyExc_ValueError, "%s must have shape (%zu, %zu), got (%zd, %zd)", held->name[view - held->view], rows, columns,
+                 view->shape[0], view->shape[1]);
+    return 0;
+}
+
+/* Words for `draws` draws, in whole tiles. */
+static int has_words(Buffers *held, const Py_buffer *view, size_t draws, size_t tile, size_t word)
+{
+    size_t tiles = draws / tile + (draws % tile != 0);
+    if ((size_t)view->len == tiles * tile * word)
+        return 1;
+    PyErr_Format(PyExc_ValueError, "%s must have %zu bytes, got %zd", held->name[view - held->view], tiles * tile * word, view->len);
+    return 0;
+}
+
+/* No buffer that is written to may overlap another; `in_place` may be the very same memory as `target`. */
+static int are_apart(Buffers *held, const Py_buffer *target, const Py_buffer *in_place)
+{
+    for (int i = 0; i < held->count; i++)
+        for (int j = 0; j < held->count; j++) {
+            const Py_buffer *a = &held->view[i], *b = &held->view[j];
+            if (i == j || !held->writable[i] || a->len == 0 || b->len == 0)
+                continue;
+            if (a == target && b == in_place && a->buf == b->buf)
+                continue;
+            if ((char *)a->buf < (char *)b->buf + b->len && (char *)b->buf < (char *)a->buf + a->len) {
+                PyErr_Format(PyExc_ValueError, "%s must not overlap %s", held->name[i], held->name[j]);
+                return 0;
+            }
+        }
+    return 1;
+}
+
+/* ---- numbers ---- */
+
+static int has_arguments(const char *function, Py_ssize_t given, Py_ssize_t wanted)
+{
+    if (given == wanted)
+        return 1;
+    PyErr_Format(PyExc_TypeError, "%s() takes %zd arguments, got %zd", function, wanted, given);
+    return 0;
+}
+
+static int take_double(PyObject *object, double *value)
+{
+    *value = PyFloat_AsDouble(object);
+    return !(*value == -1.0 && PyErr_Occurred());
+}
+
+static int take_size(PyObject *object, const char *name, size_t *value)
+{
+    Py_ssize_t given = PyNumber_AsSsize_t(object, PyExc_OverflowError);
+    if (given == -1 && PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_OverflowError))
+            return 0;
+        PyErr_Clear();
+    }
+    if (given < 0) {
+        PyErr_Format(PyExc_ValueError, "%s must be a whole number from 0 on", name);
+        return 0;
+    }
+    *value = (size_t)given;
+    return 1;
+}
+
+/* ---- draws ---- */
+
+static PyObject *normal(PyObject *const *args, Py_ssize_t nargs, int single)
+{
+    Buffers held = {.count = 0};
+    size_t tile = single ? TILE_F32 : TILE_F64, word = single ? 4 : 8;
+    Py_buffer *words, *out;
+    if (!has_arguments("normal", nargs, 2) || !(words = take(&held, args[0], "words", 'w', 0, 0)) ||
+        !(out = take(&held, args[1], "out", single ? 'f' : 'd', 1, 0)))
+        return refuse(&held);
+    size_t n = items(out);
+    if (n % tile != 0) {
+        PyErr_Format(PyExc_ValueError, "out must have a multiple of %zu items, got %zu", tile, n);
+        return refuse(&held);
+    }
+    if (!has_words(&held, words, n, tile, word) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    Py_BEGIN_ALLOW_THREADS
+    if (single)
+        loop_normal_f32(words->buf, out->buf, n / tile);
+    else
+        loop_normal_f64(words->buf, out->buf, n / tile);
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *normal_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return normal(args, nargs, 1);
+}
+
+static PyObject *normal_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return normal(args, nargs, 0);
+}
+
+static PyObject *laplace_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    Buffers held = {.count = 0};
+    Py_buffer *words, *out;
+    if (!has_arguments("laplace_f64", nargs, 2) || !(words = take(&held, args[0], "words", 'w', 0, 0)) ||
+        !(out = take(&held, args[1], "out", 'd', 1, 0)) || !has_words(&held, words, items(out), 1, 8) ||
+        !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    Py_BEGIN_ALLOW_THREADS
+    loop_laplace(words->buf, out->buf, items(out));
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *flag_unsafe(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    Buffers held = {.count = 0};
+    Py_buffer *words;
+    if (!has_arguments("flag_unsafe", nargs, 2) || !(words = take(&held, args[0], "words", 'w', 0, 0)))
+        return refuse(&held);
+    int is_normal = PyUnicode_Check(args[1]) && PyUnicode_CompareWithASCIIString(args[1], "normal") == 0;
+    if (!is_normal && !(PyUnicode_Check(args[1]) && PyUnicode_CompareWithASCIIString(args[1], "laplace") == 0)) {
+        PyErr_Format(PyExc_ValueError, "kind must be 'normal' or 'laplace', got %R", args[1]);
+        return refuse(&held);
+    }
+    size_t unit = is_normal ? 8 * TILE_F64 : 8;
+    if ((size_t)words->len % unit != 0) {
+        PyErr_Format(PyExc_ValueError, "words must have a multiple of %zu bytes, got %zd", unit, words->len);
+        return refuse(&held);
+    }
+    size_t count = (size_t)words->len / unit, found;
+    Py_BEGIN_ALLOW_THREADS
+    found = is_normal ? flag_normal(words->buf, count, NULL) : flag_laplace(words->buf, count, NULL);
+    Py_END_ALLOW_THREADS
+    PyObject *indices = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(found * sizeof(int64_t)));
+    if (indices == NULL)
+        return refuse(&held);
+    if (found > 0) {
+        int64_t *where = (int64_t *)(void *)PyBytes_AsString(indices);
+        if (is_normal)
+            flag_normal(words->buf, count, where);
+        else
+            flag_laplace(words->buf, count, where);
+    }
+    release(&held);
+    return indices;
+}
+
+/* ---- one step of a long vector ---- */
+
+static PyObject *stack_step(PyObject *const *args, Py_ssize_t nargs, int single)
+{
+    Buffers held = {.count = 0};
+    char kind = single ? 'f' : 'd';
+    size_t tile = single ? TILE_F32 : TILE_F64, word = single ? 4 : 8;
+    Py_buffer *words, *pad_words = NULL, *base = NULL, *top, *out = NULL;
+    double weight, pad_weight;
+    if (!has_arguments("stack_step", nargs, 7) || !(words = take(&held, args[0], "node_words", 'w', 0, 0)) ||
+        !take_double(args[1], &weight) ||
+        (args[2] != Py_None && !(pad_words = take(&held, args[2], "pad_words", 'w', 0, 0))) ||
+        !take_double(args[3], &pad_weight) || (args[4] != Py_None && !(base = take(&held, args[4], "base", kind, 0, 0))) ||
+        !(top = take(&held, args[5], "top", kind, 1, 0)) ||
+        (args[6] != Py_None && !(out = take(&held, args[6], "out", kind, 1, 0))))
+        return refuse(&held);
+    size_t n = items(top);
+    if (pad_words != NULL && out == NULL) {
+        PyErr_SetString(PyExc_ValueError, "out must be given when pad_words is");
+        return refuse(&held);
+    }
+    if (!has_words(&held, words, n, tile, word) || (pad_words != NULL && !has_words(&held, pad_words, n, tile, word)) ||
+        (base != NULL && !has_items(&held, base, n)) || (out != NULL && !has_items(&held, out, n)) ||
+        !are_apart(&held, top, base))
+        return refuse(&held);
+    const void *pad = pad_words != NULL ? pad_words->buf : NULL, *from = base != NULL ? base->buf : NULL;
+    void *to = out != NULL ? out->buf : NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (single)
+        loop_stack_step_f32(words->buf, (float)weight, pad, (float)pad_weight, from, top->buf, to, n);
+    else
+        loop_stack_step_f64(words->buf, weight, pad, pad_weight, from, top->buf, to, n);
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *stack_step_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return stack_step(args, nargs, 1);
+}
+
+static PyObject *stack_step_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return stack_step(args, nargs, 0);
+}
+
+static PyObject *recurrence_step(PyObject *const *args, Py_ssize_t nargs, int single)
+{
+    Buffers held = {.count = 0};
+    size_t tile = single ? TILE_F32 : TILE_F64, word = single ? 4 : 8, lo, hi;
+    Py_buffer *words, *gaps, *weights, *slow_state = NULL, *fast_state, *out;
+    double input_scale, output_scale;
+    if (!has_arguments("recurrence_step", nargs, 10) || !(words = take(&held, args[0], "words", 'w', 0, 0)) ||
+        !take_double(args[1], &input_scale) || !take_double(args[2], &output_scale) ||
+        !(gaps = take(&held, args[3], "gaps", 'd', 0, 1)) || !(weights = take(&held, args[4], "weights", 'd', 0, 1)) ||
+        (args[5] != Py_None && !(slow_state = take(&held, args[5], "slow_state", 'd', 1, 2))) ||
+        !(fast_state = take(&held, args[6], "fast_state", single ? 'f' : 'd', 1, 2)) || !take_size(args[7], "lo", &lo) ||
+        !take_size(args[8], "hi", &hi) || !(out = take(&held, args[9], "out", single ? 'f' : 'd', 1, 0)))
+        return refuse(&held);
+    size_t row = (size_t)fast_state->shape[1], fast = (size_t)fast_state->shape[0];
+    size_t slow = slow_state != NULL ? (size_t)slow_state->shape[0] : 0;
+    if (lo % tile != 0 || lo > hi || hi > row) {
+        PyErr_Format(PyExc_ValueError, "lo must be a multiple of %zu and lo <= hi <= %zu, got lo=%zu and hi=%zu", tile, row, lo, hi);
+        return refuse(&held);
+    }
+    if (!has_words(&held, words, hi - lo, tile, word) || !has_items(&held, gaps, slow + fast) ||
+        !has_items(&held, weights, slow + fast) || (slow_state != NULL && !has_shape(&held, slow_state, slow, row)) ||
+        !has_items(&held, out, hi - lo) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    void *slow_rows = slow_state != NULL ? slow_state->buf : NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (single)
+        loop_recurrence_step_f32(words->buf, input_scale, output_scale, gaps->buf, weights->buf, slow, slow_rows, fast,
+                                 fast_state->buf, row, lo, hi, out->buf);
+    else
+        loop_recurrence_step_f64(words->buf, input_scale, output_scale, gaps->buf, weights->buf, slow, slow_rows, fast,
+                                 fast_state->buf, row, lo, hi, out->buf);
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *recurrence_step_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return recurrence_step(args, nargs, 1);
+}
+
+static PyObject *recurrence_step_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return recurrence_step(args, nargs, 0);
+}
+
+static PyObject *add_into(PyObject *const *args, Py_ssize_t nargs, int single)
+{
+    Buffers held = {.count = 0};
+    Py_buffer *out, *x;
+    double weight;
+    if (!has_arguments("add_into", nargs, 3) || !(out = take(&held, args[0], "out", single ? 'f' : 'd', 1, 0)) ||
+        !(x = take(&held, args[1], "x", single ? 'f' : 'd', 0, 0)) || !take_double(args[2], &weight) ||
+        !has_items(&held, x, items(out)) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    Py_BEGIN_ALLOW_THREADS
+    if (single)
+        loop_add_into_f32(out->buf, x->buf, (float)weight, items(out));
+    else
+        loop_add_into_f64(out->buf, x->buf, weight, items(out));
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *add_into_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return add_into(args, nargs, 1);
+}
+
+static PyObject *add_into_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return add_into(args, nargs, 0);
+}
+
+/* ---- many steps of a short vector ---- */
+
+/* Follows the depth of the stack through all moves before any is made; which rule a step breaks, or NULL. */
+static const char *broken_rule(const uint8_t *pops, const double *padding, size_t n, size_t depth, size_t most, int has_pad,
+                               int has_mix, size_t mix_rows, size_t *step)
+{
+    for (size_t t = 0; t < n; t++) {
+        *step = t;
+        if (pops[t] > depth)
+            return "pops more entries than there are";
+        depth += 1 - (size_t)pops[t];
+        if (depth > most)
+            return "pushes past the end of the stack";
+        if (!has_pad && padding[t] != 0)
+            return "has padding, but zpad is None";
+        if (has_mix && pops[t] >= mix_rows)
+            return "pops more entries than mix has rows for";
+    }
+    return NULL;
+}
+
+static PyObject *stack_block(PyObject *const *args, Py_ssize_t nargs, int single)
+{
+    Buffers held = {.count = 0};
+    char kind = single ? 'f' : 'd';
+    Py_buffer *pops, *push, *padding, *mix = NULL, *z, *zpad = NULL, *stack, *out;
+    size_t depth, step = 0;
+    if (!has_arguments("stack_block", nargs, 9) || !(pops = take(&held, args[0], "pops", 'B', 0, 1)) ||
+        !(push = take(&held, args[1], "push", 'd', 0, 1)) || !(padding = take(&held, args[2], "padding", 'd', 0, 1)) ||
+        (args[3] != Py_None && !(mix = take(&held, args[3], "mix", 'd', 0, 2))) ||
+        !(z = take(&held, args[4], "z", kind, 0, 2)) ||
+        (args[5] != Py_None && !(zpad = take(&held, args[5], "zpad", kind, 0, 2))) ||
+        !(stack = take(&held, args[6], "stack", kind, 1, 2)) || !take_size(args[7], "depth", &depth) ||
+        !(out = take(&held, args[8], "out", kind, 1, 2)))
+        return refuse(&held);
+    size_t n = items(pops), d = (size_t)z->shape[1], most = (size_t)stack->shape[0];
+    if (!has_items(&held, push, n) || !has_items(&held, padding, n) || !has_shape(&held, z, n, d) ||
+        (zpad != NULL && !has_shape(&held, zpad, n, d)) || !has_shape(&held, stack, most, d) || !has_shape(&held, out, n, d) ||
+        !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    if (depth > most) {
+        PyErr_Format(PyExc_ValueError, "depth must be at most %zu, the rows of stack, got %zu", most, depth);
+        return refuse(&held);
+    }
+    const double *mix_table = mix != NULL ? mix->buf : NULL;
+    size_t mix_rows = mix != NULL ? (size_t)mix->shape[0] : 0, mix_columns = mix != NULL ? (size_t)mix->shape[1] : 0;
+    const void *pad = zpad != NULL ? zpad->buf : NULL;
+    const char *rule;
+    Py_BEGIN_ALLOW_THREADS
+    rule = broken_rule(pops->buf, padding->buf, n, depth, most, zpad != NULL, mix != NULL, mix_rows, &step);
+    if (rule == NULL) {
+        if (single)
+            depth = loop_stack_block_f32(pops->buf, push->buf, padding->buf, mix_table, mix_columns, z->buf, pad, stack->buf, depth,
+                                         out->buf, n, d);
+        else
+            depth = loop_stack_block_f64(pops->buf, push->buf, padding->buf, mix_table, mix_columns, z->buf, pad, stack->buf, depth,
+                                         out->buf, n, d);
+    }
+    Py_END_ALLOW_THREADS
+    release(&held);
+    if (rule != NULL)
+        return PyErr_Format(PyExc_ValueError, "step %zu of the block %s", step, rule);
+    return PyLong_FromSize_t(depth);
+}
+
+static PyObject *stack_block_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return stack_block(args, nargs, 1);
+}
+
+static PyObject *stack_block_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return stack_block(args, nargs, 0);
+}
+
+static PyObject *smooth_moves(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    Buffers held = {.count = 0};
+    Py_buffer *pops, *padding;
+    if (!has_arguments("smooth_moves", nargs, 3))
+        return NULL;
+    PyObject *whole = PyNumber_Index(args[0]);
+    if (whole == NULL)
+        return NULL;
+    uint64_t label = PyLong_AsUnsignedLongLong(whole);
+    Py_DECREF(whole);
+    if (PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_OverflowError))
+            return NULL;
+        PyErr_Clear();
+        label = 0;
+    }
+    if (label == 0) {
+        PyErr_Format(PyExc_ValueError, "label must be from 1 to 2**64 - 1, got %R", args[0]);
+        return NULL;
+    }
+    if (!(pops = take(&held, args[1], "pops", 'B', 1, 1)) || !(padding = take(&held, args[2], "padding", 'B', 1, 1)) ||
+        !has_items(&held, padding, items(pops)) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    Py_BEGIN_ALLOW_THREADS
+    label = loop_smooth_moves(label, pops->buf, padding->buf, items(pops));
+    Py_END_ALLOW_THREADS
+    release(&held);
+    if (label == 0)
+        return PyErr_Format(PyExc_ValueError, "label %R has fewer than the wanted successors in 64 bits", args[0]);
+    return PyLong_FromUnsignedLongLong(label);
+}
+
+static PyObject *recurrence_block_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    Buffers held = {.count = 0};
+    Py_buffer *z, *input_scale, *output_scale, *gaps, *weights, *high, *low = NULL, *out, *rest = NULL;
+    if (!has_arguments("recurrence_block_f64", nargs, 9) || !(z = take(&held, args[0], "z", 'd', 0, 2)) ||
+        !(input_scale = take(&held, args[1], "input_scale", 'd', 0, 1)) ||
+        !(output_scale = take(&held, args[2], "output_scale", 'd', 0, 1)) || !(gaps = take(&held, args[3], "gaps", 'd', 0, 1)) ||
+        !(weights = take(&held, args[4], "weights", 'd', 0, 1)) || !(high = take(&held, args[5], "high", 'd', 1, 2)) ||
+        (args[6] != Py_None && !(low = take(&held, args[6], "low", 'd', 1, 2))) ||
+        !(out = take(&held, args[7], "out", 'd', 1, 2)) || (args[8] != Py_None && !(rest = take(&held, args[8], "rest", 'd', 1, 2))))
+        return refuse(&held);
+    size_t n = (size_t)z->shape[0], d = (size_t)z->shape[1], b = items(gaps);
+    if (low == NULL && rest != NULL) {
+        PyErr_SetString(PyExc_ValueError, "rest must be None when low is: plain doubles keep no rest");
+        return refuse(&held);
+    }
+    if (!has_items(&held, input_scale, n) || !has_items(&held, output_scale, n) || !has_items(&held, weights, b) ||
+        !has_shape(&held, high, b, d) || (low != NULL && !has_shape(&held, low, b, d)) || !has_shape(&held, out, n, d) ||
+        (rest != NULL && !has_shape(&held, rest, n, d)) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    double *rest_rows = rest != NULL ? rest->buf : NULL;
+    Py_BEGIN_ALLOW_THREADS
+    if (low != NULL && d == 1 && b <= MOST_LANES)
+        loop_recurrence_block_single(z->buf, input_scale->buf, output_scale->buf, gaps->buf, weights->buf, high->buf, low->buf,
+                                     out->buf, rest_rows, n, b);
+    else if (low != NULL)
+        loop_recurrence_block(z->buf, input_scale->buf, output_scale->buf, gaps->buf, weights->buf, high->buf, low->buf, out->buf,
+                              rest_rows, n, d, b);
+    else
+        loop_recurrence_block_plain(z->buf, input_scale->buf, output_scale->buf, gaps->buf, weights->buf, high->buf, out->buf, n, d,
+                                    b);
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+/* ---- rounding ---- */
+
+static PyObject *round_guarded(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    Buffers held = {.count = 0};
+    Py_buffer *x, *out;
+    double guard;
+    if (!has_arguments("round_guarded", nargs, 3) || !(x = take(&held, args[0], "x", 'd', 0, 0)) || !take_double(args[1], &guard) ||
+        !(out = take(&held, args[2], "out", 'q', 1, 0)))
+        return refuse(&held);
+    size_t n = items(x), close = 0;
+    if (!has_items(&held, out, n) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    if (!(guard >= 0)) {
+        PyErr_Format(PyExc_ValueError, "guard must be a number from 0 on, got %R", args[1]);
+        return refuse(&held);
+    }
+    uint64_t bad;
+    Py_BEGIN_ALLOW_THREADS
+    bad = count_unroundable(x->buf, n);
+    if (bad == 0)
+        close = loop_round(x->buf, guard, out->buf, n);
+    Py_END_ALLOW_THREADS
+    if (bad != 0) {
+        PyErr_SetString(PyExc_ValueError, "x must be finite and below 2**62 in size");
+        return refuse(&held);
+    }
+    PyObject *indices = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(close * sizeof(int64_t)));
+    if (indices != NULL && close > 0)
+        find_close(x->buf, guard, (int64_t *)(void *)PyBytes_AsString(indices), n);
+    release(&held);
+    return indices;
+}
+
+/* ---- the module ---- */
+
+#define ENTRY(name, signature) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, #name "($module, " signature ", /)\n--\n\n"}
+
+static PyMethodDef methods[] = {
+    ENTRY(normal_f32, "words, out"),
+    ENTRY(normal_f64, "words, out"),
+    ENTRY(laplace_f64, "words, out"),
+    ENTRY(flag_unsafe, "words, kind"),
+    ENTRY(stack_step_f32, "node_words, node_weight, pad_words, pad_weight, base, top, out"),
+    ENTRY(stack_step_f64, "node_words, node_weight, pad_words, pad_weight, base, top, out"),
+    ENTRY(recurrence_step_f32, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),
+    ENTRY(recurrence_step_f64, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),
+    ENTRY(add_into_f32, "out, x, weight"),
+    ENTRY(add_into_f64, "out, x, weight"),
+    ENTRY(stack_block_f32, "pops, push, padding, mix, z, zpad, stack, depth, out"),
+    ENTRY(stack_block_f64, "pops, push, padding, mix, z, zpad, stack, depth, out"),
+    ENTRY(smooth_moves, "label, pops, padding"),
+    ENTRY(recurrence_block_f64, "z, input_scale, output_scale, gaps, weights, high, low, out, rest"),
+    ENTRY(round_guarded, "x, guard, out"),
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {{0, NULL}};
+
+static struct PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "_compiled",
+    .m_doc = "The hot loops in C. dpstream.kernel.twin describes each function; dpstream.kernel chooses between the two.",
+    .m_methods = methods,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__compiled(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,253 @@
+"""The contract that every mechanism keeps.
+
+A mechanism says how noise is shared over time: a factorisation ``A = L @ R`` of the prefix-sum matrix. It knows nothing
+of randomness or data. Releasing ``A x + L z`` with independent draws ``z`` is private because the noise hides ``R x``.
+
+Two views of the same mechanism are offered and held against each other by the tests:
+
+* the algebra: `Mechanism.factors`, `Mechanism.sensitivity`, `Mechanism.variance`;
+* the stream: `Mechanism.start` and `Mechanism.advance`, a pure step from one release's noise to the next.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstream.errors import (
+    DenseTooLarge,
+    HorizonExceeded,
+    HorizonRequired,
+    InvalidArgument,
+    NoiseLawError,
+)
+from dpstream.participation import Participation
+
+__all__ = [
+    "DENSE_LIMIT",
+    "DrawsPerStep",
+    "Mechanism",
+    "NoiseLaw",
+    "Price",
+    "State",
+    "Value",
+    "check_horizon",
+    "check_noise",
+    "check_whole",
+]
+
+NoiseLaw = Literal["gaussian", "laplace"]
+Price = Literal["nodes", "releases"]
+
+#: Dense factors above this many steps are refused: 4,096² doubles are 128 MB a matrix.
+DENSE_LIMIT = 4096
+
+#: A computed sensitivity is rounded up by this much, so that floating-point error in it never costs privacy.
+SAFETY = 1.0 + 1e-12
+
+#: What a stream's noise is made of: a NumPy array, but also a float, a fraction or a ball of Arb. A pure step may use
+#: nothing but + and - between two of them and * with a Python float, so that one step serves them all.
+Value = Any
+
+
+@dataclass(frozen=True)
+class DrawsPerStep:
+    """How many independent draws a release takes, at worst and on average over the horizon."""
+
+    worst: int
+    average: float
+
+
+class State(ABC):
+    """What a stream remembers between two releases. Immutable; `t` is the number of releases made so far."""
+
+    t: int
+
+
+class Mechanism(ABC):
+    """How noise is shared over time; see the module's text for the two views.
+
+    Sub-classes are frozen dataclasses whose fields are their constructor's arguments, resolved: two mechanisms are
+    equal exactly if they describe the same noise, and ``repr`` is a constructor call that says everything.
+
+    Attributes
+    ----------
+    horizon
+        The number of releases T, or None if there is no last one.
+    noise
+        The law of the draws z: independent, of unit variance if "gaussian", of unit scale if "laplace".
+    price
+        What `sensitivity` pays for: "nodes" (publishing R x + z, any noise law) or "releases" (publishing only
+        A x + L z, Gaussian noise only, never more).
+    reference
+        Where the mechanism comes from.
+    """
+
+    horizon: int | None
+    noise: NoiseLaw = "gaussian"
+    price: Price = "nodes"
+    reference: ClassVar[str]
+
+    # -- what each mechanism must say ---------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def draws_per_step(self) -> DrawsPerStep:
+        """Independent draws that a release takes."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> int:
+        """How many vectors a stream holds between two steps (for an unbounded mechanism: at a million steps)."""
+
+    @abstractmethod
+    def start(self) -> State:
+        """The state before the first release."""
+
+    @abstractmethod
+    def draws_at(self, t: int) -> int:
+        """How many draws release t takes."""
+
+    @abstractmethod
+    def advance(self, state: Any, draws: Sequence[Value]) -> tuple[Value, Any]:
+        """Take the draws of release ``state.t + 1``; return its noise (L z)_t and the next state.
+
+        Pure: `state` and `draws` are not changed, and nothing else is read. `draws` holds `draws_at(state.t + 1)`
+        independent standard draws, all of one shape.
+        """
+
+    @abstractmethod
+    def _factors(self, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Dense (L, R) of the first `steps` releases."""
+
+    @abstractmethod
+    def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
+        """The price under `participation` (``times`` already cut to what fits), and whether it is exact."""
+
+    @abstractmethod
+    def _row_norm(self, t: int) -> float:
+        """‖L_t‖², fast: O(log T) for a tree, O(buffers²) for a recurrence."""
+
+    @abstractmethod
+    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+        """‖L_t‖² for t = 1..steps."""
+
+    def _max_row_norm(self, steps: int) -> float:
+        """The largest ‖L_t‖² over t = 1..steps; trees know it without looking at every t."""
+        return float(self._row_norms(steps).max())
+
+    def _mean_row_norm(self, steps: int) -> float:
+        """The mean of ‖L_t‖² over t = 1..steps."""
+        return float(self._row_norms(steps).mean())
+
+    # -- what follows from it -----------------------------------------------------------------------------------
+
+    def factors(self, steps: int | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Dense ``(L, R)`` with ``L @ R`` the prefix-sum matrix of the first `steps` releases (default: all).
+
+        Raises
+        ------
+        DenseTooLarge
+            Above 4,096 steps.
+        HorizonRequired
+            If the mechanism has no horizon and `steps` is not given.
+        """
+        n = self._steps(steps, "factors")
+        if n > DENSE_LIMIT:
+            raise DenseTooLarge(steps=n, limit=DENSE_LIMIT)
+        return self._factors(n)
+
+    def sensitivity(self, participation: Participation | None = None) -> float:
+        """How far one person can move what the noise protects, per unit of `bound`.
+
+        ℓ2 for Gaussian noise, ℓ1 for Laplace, rounded up. `sensitivity_is_exact` tells whether it is attained or a
+        safe upper bound.
+        """
+        return self._price(participation)[0]
+
+    def sensitivity_is_exact(self, participation: Participation | None = None) -> bool:
+        """Whether `sensitivity` is the exact price under this participation, not an upper bound."""
+        return self._price(participation)[1]
+
+    def _price(self, participation: Participation | None) -> tuple[float, bool]:
+        participation = Participation() if participation is None else participation
+        if not isinstance(participation, Participation):
+            raise InvalidArgument("participation", participation, "a Participation")
+        fitting = Participation(participation.reach(self.horizon), participation.separation)
+        value, exact = self._sensitivity(fitting)
+        return value * SAFETY, exact
+
+    @overload
+    def variance(self) -> NDArray[np.float64]: ...
+    @overload
+    def variance(self, t: int) -> float: ...
+    def variance(self, t: int | None = None) -> float | NDArray[np.float64]:
+        """Normalised variance V_t = sensitivity² · ‖L_t‖² of release t, or of all releases as an array.
+
+        The true variance is ``V_t · bound² / (2ρ)`` for Gaussian and ``2 · V_t · bound² / ε²`` for Laplace noise.
+        """
+        price = self.sensitivity() ** 2
+        if t is None:
+            return price * self._row_norms(self._steps(None, "max_variance"))
+        t = check_whole("t", t)
+        if self.horizon is not None and t > self.horizon:
+            raise HorizonExceeded(horizon=self.horizon, step=t)
+        return price * self._row_norm(t)
+
+    def max_variance(self, steps: int | None = None) -> float:
+        """The largest V_t over the first `steps` releases (default: all)."""
+        return self.sensitivity() ** 2 * self._max_row_norm(self._steps(steps, "max_variance"))
+
+    def mean_variance(self, steps: int | None = None) -> float:
+        """The mean of V_t over the first `steps` releases (default: all)."""
+        return self.sensitivity() ** 2 * self._mean_row_norm(self._steps(steps, "mean_variance"))
+
+    def _steps(self, steps: int | None, method: str) -> int:
+        """`steps`, checked; the horizon if it was left out."""
+        if steps is None:
+            if self.horizon is None:
+                raise HorizonRequired(mechanism=type(self).__name__, method=method)
+            return self.horizon
+        steps = check_whole("steps", steps)
+        if self.horizon is not None and steps > self.horizon:
+            raise HorizonExceeded(horizon=self.horizon, step=steps)
+        return steps
+
+    def _next_step(self, state: State) -> int:
+        """The number of the release after `state`, refused past the horizon."""
+        t = state.t + 1
+        if self.horizon is not None and t > self.horizon:
+            raise HorizonExceeded(horizon=self.horizon, step=t)
+        return t
+
+
+def check_whole(name: str, value: object, *, least: int = 1) -> int:
+    """A whole number of at least `least`, as an int; True, 2.5, NaN and "10" are refused."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
+        return int(value)
+    raise InvalidArgument(name, value, f"a whole number of at least {least}")
+
+
+def check_horizon(value: object, *, most: int = 2**50) -> int:
+    """A horizon: a whole number from 1 to `most`."""
+    horizon = check_whole("horizon", value)
+    if horizon > most:
+        raise InvalidArgument("horizon", value, f"at most {most}")
+    return horizon
+
+
+def check_noise(mechanism: str, noise: object, allowed: tuple[NoiseLaw, ...] = ("gaussian", "laplace")) -> NoiseLaw:
+    """The noise law, refused unless this mechanism has it."""
+    if noise not in ("gaussian", "laplace"):
+        raise InvalidArgument("noise", noise, "'gaussian' or 'laplace'")
+    if noise not in allowed:
+        raise NoiseLawError(
+            f"{mechanism} has real coefficients and takes Gaussian noise only, got noise={noise!r};"
+            " for pure epsilon use SmoothBinary, Binary or SignedDigits with noise='laplace'"
+        )
+    return noise

@@ -1,0 +1,104 @@
+"""Streaming a Toeplitz factor of any coefficients: online convolution by blockwise FFT.
+
+Release t needs all draws so far, but not one by one. Whenever 2^k is the largest power of two that divides t, the draws
+of the last 2^k steps are convolved, by FFT, with the coefficients 1 .. 2^(k+1) - 1 and added to the 2^k releases that
+come next; every pair (draw, later release) is met exactly once. Amortised O(log² T) a step.
+Fischer and Stockmeyer 1974; used for private streams by Choquette-Choo et al. 2023.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.fft
+from numpy.typing import NDArray
+
+from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value
+
+__all__ = ["ConvolutionMechanism", "ConvolutionState", "carry_forward", "carry_size"]
+
+
+def carry_size(t: int) -> int:
+    """How many of the last draws are carried to as many coming releases, once release t is made."""
+    return t & -t
+
+
+def carry_forward(coefficients: NDArray[np.float64], block: NDArray[np.floating]) -> NDArray[np.float64]:
+    """What `block`, the last n scaled draws (axis 0), adds to the next n releases.
+
+    ``out[i] = Σ_j coefficients[n + i - j] · block[j]``, with coefficients beyond the last taken as 0.
+    """
+    n = block.shape[0]
+    if n <= 32:  # a small matrix product beats the FFT here, and has the smaller rounding error
+        padded = np.zeros(2 * n)
+        padded[: min(2 * n, coefficients.size)] = coefficients[: 2 * n]
+        lags = n + np.arange(n)[:, None] - np.arange(n)[None, :]
+        return np.tensordot(padded[lags], block, axes=(1, 0)).astype(np.float64, copy=False)
+    kernel = coefficients[: 2 * n]
+    spectrum = scipy.fft.rfft(np.asarray(block, dtype=np.float64), 2 * n, axis=0)
+    response = scipy.fft.rfft(kernel, 2 * n).reshape((-1,) + (1,) * (block.ndim - 1))
+    # The wrapped part of the circular product of length 2n falls on lags 0 .. n - 1, which are not used.
+    wrapped: NDArray[np.float64] = scipy.fft.irfft(spectrum * response, 2 * n, axis=0)
+    return wrapped[n:]
+
+
+@dataclass(frozen=True)
+class ConvolutionState(State):
+    """`draws` are the scaled draws so far; `pending` is what they already owe to coming releases, next one first."""
+
+    t: int
+    draws: tuple[Value, ...]
+    pending: tuple[Value, ...]
+
+
+class ConvolutionMechanism(Mechanism):
+    """A mechanism whose L is F · diag(q) with F a Toeplitz matrix given by its coefficients."""
+
+    @abstractmethod
+    def coefficients(self, count: int) -> NDArray[np.float64]:
+        """The first `count` coefficients of F."""
+
+    def input_scale(self, first: int, count: int) -> NDArray[np.float64]:
+        """q_t of steps ``first .. first + count - 1``: what draw t is multiplied by."""
+        return np.ones(count)
+
+    @property
+    def draws_per_step(self) -> DrawsPerStep:
+        return DrawsPerStep(1, 1.0)
+
+    @property
+    def memory(self) -> int:
+        return 2 * (self.horizon or 10**6)
+
+    def start(self) -> ConvolutionState:
+        return ConvolutionState(0, (), ())
+
+    def draws_at(self, t: int) -> int:
+        return 1
+
+    def advance(self, state: ConvolutionState, draws: Sequence[Value]) -> tuple[Value, ConvolutionState]:
+        t = self._next_step(state)
+        (draw,) = draws
+        scaled = draw * float(self.input_scale(t, 1)[0])
+        history = (*state.draws, scaled)
+        if not isinstance(scaled, (float, np.ndarray, np.floating)):
+            # Numbers that no FFT takes (balls, fractions): the definition, term by term.
+            noise = scaled * float(self.coefficients(1)[0])
+            for lag, coefficient in enumerate(self.coefficients(t).tolist()[1:], start=1):
+                noise = noise + history[t - 1 - lag] * coefficient
+            return noise, ConvolutionState(t, history, ())
+        noise = scaled * float(self.coefficients(1)[0])
+        pending = state.pending
+        if pending:
+            noise, pending = noise + pending[0], pending[1:]
+        n = carry_size(t)
+        coming = n if self.horizon is None else min(n, self.horizon - t)
+        if coming == 0:
+            return noise, ConvolutionState(t, history, ())
+        carried = carry_forward(self.coefficients(2 * n), np.stack(history[-n:]))
+        kept = len(pending)
+        pending = tuple(carried[i] + pending[i] if i < kept else carried[i] for i in range(coming)) + pending[n:]
+        return noise, ConvolutionState(t, history, pending)

@@ -1,0 +1,102 @@
+"""Trees whose every step pushes one node: what they have in common.
+
+The node pushed at step t covers the elements since the stack entry below it, an interval that ends at t. So
+the depths of the stack say everything: ``pops_t = depth_{t-1} + 1 - depth_t``. Binary, smooth, growing and
+weighted trees are of this kind; they differ in the depths, and the weighted tree in the scale of its draws.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstream.mechanisms.base import DrawsPerStep, NoiseLaw, check_whole
+from dpstream.mechanisms.stack import Moves, StackMechanism
+from dpstream.participation import Participation
+
+__all__ = ["IntervalTree", "fitting", "level_price"]
+
+
+class IntervalTree(StackMechanism):
+    """A tree in which each step pushes exactly one node, and may add padding that is not stored."""
+
+    @abstractmethod
+    def _depths(self, first: int, count: int) -> NDArray[np.int64]:
+        """How many entries the stack holds after releases ``first .. first + count - 1``; none after 0."""
+
+    def _push_weights(self, first: int, count: int) -> NDArray[np.float64]:  # noqa: ARG002
+        return np.ones(count)
+
+    def _padding_weights(self, first: int, count: int) -> NDArray[np.float64]:  # noqa: ARG002
+        return np.zeros(count)
+
+    @property
+    def draws_per_step(self) -> DrawsPerStep:
+        """One, always: the padding, if any, is the sub-class's to count."""
+        return DrawsPerStep(1, 1.0)
+
+    def moves(self, first: int, count: int) -> Moves | None:
+        """As arrays, from the depths of the stack; None if a step pops more than a byte can say."""
+        first, count = check_whole("first", first), check_whole("count", count, least=0)
+        if count:
+            self._steps(first + count - 1, "moves")
+        depths = self._depths(first - 1, count + 1)
+        pops = depths[:-1] + 1 - depths[1:]
+        if pops.size and pops.max() > 255:
+            return None
+        return Moves(pops.astype(np.uint8), self._push_weights(first, count), self._padding_weights(first, count))
+
+    def _factors(self, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        rows: list[list[tuple[int, float]]] = []  # of L: (column, weight)
+        columns: list[tuple[int, int, float]] = []  # rows of R: (elements before, elements up to, value)
+        stack: list[tuple[int, int, float]] = []  # (column, step, weight)
+        cursor = self._cursor(0)
+        for t in range(1, steps + 1):
+            move, cursor = self._next_move(cursor)
+            del stack[len(stack) - move.pops :]
+            (weight,) = move.pushes
+            below = stack[-1][1] if stack else 0
+            stack.append((len(columns), t, weight))
+            columns.append((below, t, 1 / weight))
+            row = [(column, scale) for column, _, scale in stack]
+            for scale in move.padding:
+                row.append((len(columns), scale))
+                columns.append((t, t, 0.0))
+            rows.append(row)
+        L, R = np.zeros((steps, len(columns))), np.zeros((len(columns), steps))
+        for i, row in enumerate(rows):
+            for column, scale in row:
+                L[i, column] = scale
+        for i, (below, upto, value) in enumerate(columns):
+            R[i, below:upto] = value
+        return L, R
+
+
+def fitting(size: int | None, participation: Participation) -> int:
+    """How many of one person's steps fit into an interval of `size` elements (None: as long as you like)."""
+    if size is None:
+        return participation.times
+    return min(participation.times, (size - 1) // participation.separation + 1)
+
+
+def level_price(
+    noise: NoiseLaw, participation: Participation, levels: Iterable[tuple[int | None, int | None]]
+) -> float:
+    """Return a safe price of a tree of 0/1 nodes, exact for one participation.
+
+    The nodes fall into levels of disjoint intervals: one ``(longest, number)`` per level, None for no limit.
+    If a node meets c of one person's steps it moves by c; at most `fitting` of them meet, so at each level
+    the sum of c (Laplace) or of c² (Gaussian) is largest if the steps crowd into as few nodes as can be.
+    (Tighter than docs/mathematics.md's Σ g(|i-j|s), which counts all pairs that are close, also those on both sides of a
+    node's end.)
+    """
+    total = 0
+    for longest, number in levels:
+        crowd = fitting(longest, participation)
+        met = participation.times if number is None else min(participation.times, number * crowd)
+        full, rest = divmod(met, crowd)
+        total += met if noise == "laplace" else full * crowd**2 + rest**2
+    return float(total) if noise == "laplace" else float(total) ** 0.5

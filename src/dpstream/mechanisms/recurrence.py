@@ -1,0 +1,79 @@
+"""Streaming a buffered Toeplitz factor: a few one-pole buffers.
+
+With coefficients l_0 = 1, l_j = Σ_i ω_i θ_i^j, the noise ``(L z)_t`` needs no history: each buffer decays and takes the
+draw in. The decay is stored as the gap 1 - θ, which for slow buffers is far below the spacing of floats near 1.
+
+    u = q_t z,   s_i ← s_i - gap_i s_i,   noise_t = p_t (u + Σ ω_i s_i),   s_i ← s_i + u
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value
+
+__all__ = ["RecurrenceMechanism", "RecurrenceState"]
+
+
+@dataclass(frozen=True)
+class RecurrenceState(State):
+    """The buffers s_i after t releases; empty before the first."""
+
+    t: int
+    buffers: tuple[Value, ...]
+
+
+class RecurrenceMechanism(Mechanism):
+    """A mechanism whose L is diag(p) · F · diag(q) with F a buffered Toeplitz matrix of unit diagonal."""
+
+    @property
+    @abstractmethod
+    def gaps(self) -> NDArray[np.float64]:
+        """1 - θ_i for each buffer, slowest first."""
+
+    @property
+    @abstractmethod
+    def weights(self) -> NDArray[np.float64]:
+        """ω_i for each buffer."""
+
+    def input_scale(self, first: int, count: int) -> NDArray[np.float64]:
+        """q_t of steps ``first .. first + count - 1``: what draw t is multiplied by."""
+        return np.ones(count)
+
+    def output_scale(self, first: int, count: int) -> NDArray[np.float64]:
+        """p_t of the same steps: what release t's noise is multiplied by."""
+        return np.ones(count)
+
+    @property
+    def draws_per_step(self) -> DrawsPerStep:
+        return DrawsPerStep(1, 1.0)
+
+    @property
+    def memory(self) -> int:
+        return len(self.gaps)
+
+    def start(self) -> RecurrenceState:
+        return RecurrenceState(0, ())
+
+    def draws_at(self, t: int) -> int:
+        return 1
+
+    def advance(self, state: RecurrenceState, draws: Sequence[Value]) -> tuple[Value, RecurrenceState]:
+        t = self._next_step(state)
+        (draw,) = draws
+        arriving = draw * float(self.input_scale(t, 1)[0])
+        noise = arriving
+        buffers = []
+        for i, weight in enumerate(self.weights.tolist()):
+            if not state.buffers:
+                buffers.append(arriving)
+                continue
+            decayed = state.buffers[i] - state.buffers[i] * float(self.gaps[i])
+            noise = noise + decayed * weight
+            buffers.append(decayed + arriving)
+        return noise * float(self.output_scale(t, 1)[0]), RecurrenceState(t, tuple(buffers))

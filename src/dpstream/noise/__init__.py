@@ -1,0 +1,5 @@
+"""Where randomness comes from: a pure function of (key, step)."""
+
+from dpstream.noise.stream import NoiseStream
+
+__all__ = ["NoiseStream"]

@@ -1,0 +1,156 @@
+"""Independent draws, each a pure function of (key, step, slot, coordinate).
+
+Layout. A *tile* is 256 bytes of keystream: 64 float32 normals, or 32 float64 normals or Laplace draws; the order of
+words within a tile is the kernel's. A step takes `stride` consecutive draws of its slot:
+
+* fewer than 64 coordinates (narrow): stride = coordinates, so that many steps share a tile, and one call makes the
+  draws of many steps. Narrow draws are always float64.
+* 64 or more (wide): stride = coordinates rounded up to a multiple of 64, so that every step starts a tile, and any
+  range of whole tiles can be made on its own.
+
+Draw number n = (step - 1) · stride + coordinate of a slot is lane n mod tile of tile n div tile, whose keystream starts
+at block 16 · (n div tile).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstream import kernel
+from dpstream.errors import InvalidArgument
+from dpstream.mechanisms.base import NoiseLaw
+from dpstream.noise.exact import Address, ideal_double, ideal_draw
+from dpstream.noise.keystream import BLOCK_BYTES, Keystream
+
+__all__ = ["COORDINATES_LIMIT", "NARROW", "STEPS_LIMIT", "Draws"]
+
+#: Fewer coordinates than this are drawn many steps at a time.
+NARROW = 64
+#: With these bounds the block number stays below 2^80, its share of the counter.
+COORDINATES_LIMIT = 2**30
+STEPS_LIMIT = 2**50
+
+TILE_BYTES = 256
+BLOCKS_PER_TILE = TILE_BYTES // BLOCK_BYTES
+
+
+class Draws:
+    """The draws of one stream.
+
+    Parameters
+    ----------
+    keystream
+        Where the bits come from.
+    law
+        "gaussian" or "laplace" (float64 only).
+    coordinates
+        How many independent draws a slot of a step has.
+    dtype
+        float32 or float64; narrow draws are float64 whatever is asked for.
+    exact
+        Replace the few draws that the kernel cannot vouch for by correctly rounded ones (exact lane).
+    offset
+        Added to every step number: draws of an inner stream that starts later (`Unbounded`).
+    """
+
+    def __init__(
+        self,
+        keystream: Keystream,
+        law: NoiseLaw,
+        coordinates: int,
+        dtype: np.dtype[np.floating],
+        *,
+        exact: bool = False,
+        offset: int = 0,
+    ) -> None:
+        self.keystream = keystream
+        self.law = law
+        self.coordinates = coordinates
+        self.narrow = coordinates < NARROW
+        self.dtype = np.dtype(np.float64) if self.narrow else np.dtype(dtype)
+        if law == "laplace" and self.dtype != np.float64:
+            raise InvalidArgument("dtype", dtype, "float64 for Laplace draws")
+        self.exact = exact
+        self.offset = offset
+        self.stride = coordinates if self.narrow else -(-coordinates // NARROW) * NARROW
+        self.tile = TILE_BYTES // self.dtype.itemsize
+        self._kind: Literal["normal", "laplace"] = "laplace" if law == "laplace" else "normal"
+        self._transform: Callable[[NDArray[np.uint8], NDArray[Any]], None] = (
+            kernel.laplace_f64
+            if law == "laplace"
+            else kernel.normal_f32
+            if self.dtype == np.float32
+            else kernel.normal_f64
+        )
+
+    def shifted(self, steps: int) -> Draws:
+        """The same draws, counted from step `steps` on."""
+        return Draws(
+            self.keystream, self.law, self.coordinates, self.dtype, exact=self.exact, offset=self.offset + steps
+        )
+
+    def words(self, step: int, slot: int, low: int, high: int, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """The keystream of coordinates low..high of a wide step; `low` starts a tile. Written to the front of `out`."""
+        tiles = -(-(high - low) // self.tile)
+        first = ((self.offset + step - 1) * self.stride + low) // self.tile
+        words = out[: tiles * TILE_BYTES]
+        self.keystream.fill(words, slot=slot, block=first * BLOCKS_PER_TILE)
+        return words
+
+    def rows(self, first: int, count: int, slot: int) -> NDArray[Any]:
+        """The draws of `count` steps from step `first` on, one row a step."""
+        if self.narrow:
+            start = (self.offset + first - 1) * self.stride
+            flat = self._range(start, start + count * self.stride, slot)
+            return flat.reshape(count, self.coordinates)
+        rows = np.empty((count, self.coordinates), dtype=self.dtype)
+        for i in range(count):
+            start = (self.offset + first - 1 + i) * self.stride
+            rows[i] = self._range(start, start + self.coordinates, slot)
+        return rows
+
+    def columns(self, first: int, count: int, slot: int, low: int, high: int) -> NDArray[Any]:
+        """Coordinates low..high (low starts a tile, unless narrow) of `count` steps, one row a step."""
+        if self.narrow:
+            return self.rows(first, count, slot)[:, low:high]
+        out = np.empty((count, high - low), dtype=self.dtype)
+        for i in range(count):
+            start = (self.offset + first - 1 + i) * self.stride + low
+            out[i] = self._range(start, start + high - low, slot)
+        return out
+
+    def unsafe(self, low: int, words: NDArray[np.uint8]) -> list[int]:
+        """Which coordinates from `low` on the kernel cannot vouch for, given the `words` of a wide step."""
+        limit = self.coordinates
+        return [low + int(i) for i in kernel.flag_unsafe(words, self._kind) if low + int(i) < limit]
+
+    def double(self, step: int, slot: int, coordinate: int) -> float:
+        """One draw, ideal up to one rounding, whatever its bits."""
+        return ideal_double(partial(self.ideal, step, slot, coordinate))
+
+    def ideal(self, step: int, slot: int, coordinate: int, bits: int) -> object:
+        """One draw as a ball (flint.arb) that holds its ideal value, from at least `bits` bits of its fractions."""
+        number = (self.offset + step - 1) * self.stride + coordinate
+        return ideal_draw(self.keystream, self.law, self._address(number, slot), bits)
+
+    def _address(self, number: int, slot: int) -> Address:
+        tile, lane = divmod(number, self.tile)
+        return Address(slot, tile, lane)
+
+    def _range(self, start: int, stop: int, slot: int) -> NDArray[Any]:
+        """Draws number start..stop of a slot."""
+        first, last = start // self.tile, -(-stop // self.tile)
+        words = np.empty((last - first) * TILE_BYTES, dtype=np.uint8)
+        self.keystream.fill(words, slot=slot, block=first * BLOCKS_PER_TILE)
+        flat = np.empty((last - first) * self.tile, dtype=self.dtype)
+        self._transform(words, flat)
+        if self.exact:
+            for i in kernel.flag_unsafe(words, self._kind):
+                address = self._address(first * self.tile + int(i), slot)
+                flat[i] = ideal_double(partial(ideal_draw, self.keystream, self.law, address))
+        return flat[start - first * self.tile : stop - first * self.tile]

@@ -1,0 +1,140 @@
+"""What turns independent draws into a mechanism's correlated noise, in floating point.
+
+One engine per streaming kind: `StackEngine` (trees), `RecurrenceEngine`, `ConvolutionEngine`, `RowsEngine` (dense) and
+`EpochEngine` (the doubling reduction). A *narrow* stream (fewer than 64 coordinates) makes many steps at a time in
+float64; a *wide* one makes a step at a time, in chunks of coordinates that stay in cache, on as many threads as asked.
+Neither chunking nor threads change a bit of the result.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstream.mechanisms.base import Mechanism
+from dpstream.noise.draws import NARROW, TILE_BYTES, Draws
+
+__all__ = ["DRAW_ERROR", "Chunks", "Engine", "largest_draw"]
+
+#: Unit roundoff of float64.
+UNIT = 2.0**-53
+#: |draw - ideal draw| of the float64 kernel, for words it vouches for (docs/exact-rounding.md, "The transform").
+DRAW_ERROR = 2.0**-47
+
+#: Coordinates of one chunk: 64 kB of float32 keystream, which stays in the second-level cache with what it is added to.
+CHUNK = 1 << 14
+
+
+def largest_draw(law: str) -> float:
+    """No draw whose leading word is not zero exceeds √(2 ln 2^64) < 9.5 (Gaussian) or ln 2^63 < 44 (Laplace)."""
+    return 44.0 if law == "laplace" else 9.5
+
+
+class Chunks:
+    """Splits the coordinates of a wide step into cache-sized chunks of whole tiles, spread over threads."""
+
+    def __init__(self, coordinates: int, threads: int) -> None:
+        self.bounds = [(low, min(low + CHUNK, coordinates)) for low in range(0, coordinates, CHUNK)]
+        self.threads = min(threads, len(self.bounds))
+        self._pool = ThreadPoolExecutor(self.threads, "dpstream") if self.threads > 1 else None
+
+    def run(self, work: Callable[[int, int], None]) -> None:
+        """Call work(low, high) for every chunk; return when all are done."""
+        if self._pool is None:
+            for low, high in self.bounds:
+                work(low, high)
+            return
+        share = -(-len(self.bounds) // self.threads)
+        parts = [self.bounds[i : i + share] for i in range(0, len(self.bounds), share)]
+        for done in [self._pool.submit(_run_part, work, part) for part in parts]:
+            done.result()
+
+
+def _run_part(work: Callable[[int, int], None], part: list[tuple[int, int]]) -> None:
+    for low, high in part:
+        work(low, high)
+
+
+class Engine(ABC):
+    """The noise of one stream, step after step; `t` counts the steps made.
+
+    Parameters
+    ----------
+    mechanism, draws
+        Whose noise, made of which draws.
+    gain
+        A wide float stream's scale, multiplied in where it costs nothing. Narrow and exact streams have gain 1 and are
+        scaled by their caller.
+    """
+
+    def __init__(self, mechanism: Mechanism, draws: Draws, chunks: Chunks, gain: float = 1.0) -> None:
+        self.mechanism = mechanism
+        self.draws = draws
+        self.chunks = chunks
+        self.gain = gain
+        self.t = 0
+        self._errors: dict[int, float] = {}
+
+    @abstractmethod
+    def rows(self, count: int) -> NDArray[np.float64]:
+        """The noise of the next `count` steps of a narrow stream, one row a step."""
+
+    @abstractmethod
+    def step(self, out: NDArray[Any]) -> None:
+        """The noise of the next step of a wide stream."""
+
+    @abstractmethod
+    def seek(self, t: int) -> None:
+        """Stand after step t, as if all steps up to t had just been made."""
+
+    def error(self, t: int) -> float:
+        """A proven bound on |computed - ideal| for every release up to t, at gain 1 in float64.
+
+        Worked out once for every doubling of t.
+        """
+        reach = 1 << (t - 1).bit_length()
+        if reach not in self._errors:
+            self._errors[reach] = self._error(min(reach, self.mechanism.horizon or reach))
+        return self._errors[reach]
+
+    @abstractmethod
+    def _error(self, t: int) -> float:
+        """`error`, worked out."""
+
+    def addresses(self, t: int) -> list[tuple[Draws, int, int]]:
+        """Where the draws of release t come from, in the order the pure step takes them: source, step, slot."""
+        return [(self.draws, t, slot) for slot in range(self.mechanism.draws_at(t))]
+
+    def arrays(self) -> list[NDArray[Any]]:
+        """What `restore` needs besides t. Nothing, if `seek` is cheap."""
+        return []
+
+    def restore(self, t: int, arrays: list[NDArray[Any]]) -> None:
+        """Stand after step t, where `arrays` was taken."""
+        del arrays  # nothing was kept
+        self.seek(t)
+
+    def replay(self, t: int) -> None:
+        """`seek` for engines that know no shortcut: forget everything and step to t."""
+        self.reset()
+        if self.draws.narrow:
+            while self.t < t:
+                self.rows(min(4096, t - self.t))
+        else:
+            unused = np.empty(self.draws.coordinates, dtype=self.draws.dtype)
+            while self.t < t:
+                self.step(unused)
+
+    def reset(self) -> None:
+        """Stand before step 1."""
+        raise NotImplementedError
+
+
+def word_buffer(draws: Draws) -> NDArray[np.uint8]:
+    """Room for the keystream of one chunk."""
+    return np.empty(-(-CHUNK // NARROW) * NARROW // draws.tile * TILE_BYTES, dtype=np.uint8)

@@ -1,0 +1,127 @@
+"""The only source of randomness: AES-256 in counter mode, addressed like memory.
+
+Draws are a pure function of (key, step): whoever holds the key computes the same bits for the same step, in any order,
+chunk, thread or process. The 128-bit counter of a 16-byte block is, from the top,
+
+    purpose (8 bits) | extension (16) | slot (24) | block (80)
+
+* purpose: 1 for draws; other values are reserved.
+* extension: 0 for the leading bits of a draw, e ≥ 1 for the e-th further 64 bits of its fractions (exact rounding).
+* slot: which draw of a step (0 its node, 1 its padding, ...).
+* block: position within the slot; `dpstream.noise.draws` says how steps and coordinates are laid out there.
+
+Keys are 32 bytes from the operating system. They are held in one private attribute and shown by nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from dpstream.errors import InvalidArgument, KeyLengthError
+
+__all__ = ["FORMAT_VERSION", "KEY_BYTES", "Keystream", "derive_key", "fresh_key"]
+
+#: Part of every derived key: a later layout of the keystream gets a new number, and with it new keys.
+FORMAT_VERSION = 1
+KEY_BYTES = 32
+
+BLOCK_BYTES = 16
+_BLOCK_BITS, _SLOT_BITS, _EXTENSION_BITS = 80, 24, 16
+_DRAWS = 1
+
+#: One call of the cipher makes this much at most; the zeros it encrypts stay in the first-level caches.
+CHUNK_BYTES = 1 << 16
+_ZEROS = memoryview(bytes(CHUNK_BYTES))
+
+
+def fresh_key() -> bytes:
+    """32 bytes from the operating system."""
+    return os.urandom(KEY_BYTES)
+
+
+def check_key(key: object) -> bytes:
+    """The key as bytes; its length is checked, and nothing of it is ever put into a message."""
+    if not isinstance(key, (bytes, bytearray, memoryview)):
+        raise KeyLengthError(f"key must be {KEY_BYTES} bytes or None, got an object of type {type(key).__name__}")
+    secret = bytes(key)
+    if len(secret) != KEY_BYTES:
+        raise KeyLengthError(f"key must be {KEY_BYTES} bytes or None, got {len(secret)} bytes")
+    return secret
+
+
+def derive_key(master: bytes, *, purpose: str, configuration: Mapping[str, object]) -> bytes:
+    """A key of its own for every purpose and configuration: HKDF-SHA-256 of the master key.
+
+    Two streams, or one stream with any setting changed, never share noise, because `configuration` holds all settings.
+    """
+    described = {"format": FORMAT_VERSION, "purpose": purpose, "configuration": dict(configuration)}
+    canonical = json.dumps(described, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    digest = hashlib.sha256(canonical.encode()).digest()
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"dpstream\x00" + digest).derive(
+        check_key(master)
+    )
+
+
+class Keystream:
+    """Random access to the keystream of one key. Safe to share between threads."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = check_key(key)
+        self._contexts = threading.local()
+
+    def __repr__(self) -> str:
+        return "Keystream(key=<hidden>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Keystream holds a secret key and cannot be pickled")
+
+    def fill(self, out: NDArray[np.uint8], *, slot: int, block: int, extension: int = 0) -> None:
+        """Write the keystream that starts at `block` into `out`, a contiguous byte array."""
+        blocks = -(-out.nbytes // BLOCK_BYTES)
+        if not (block >= 0 and block + blocks < 1 << _BLOCK_BITS):
+            raise InvalidArgument("block", block, f"within 2^{_BLOCK_BITS}")
+        if not (0 <= slot < 1 << _SLOT_BITS and 0 <= extension < 1 << _EXTENSION_BITS):
+            raise InvalidArgument("slot, extension", (slot, extension), "within 2^24 and 2^16")
+        cipher = self._context(slot, extension, block)
+        done = 0
+        while done < out.nbytes:
+            size = min(CHUNK_BYTES, out.nbytes - done)
+            cipher.update_into(_ZEROS[:size], out[done : done + size])
+            done += size
+        self._contexts.positions[slot] = (extension, block + blocks if out.nbytes % BLOCK_BYTES == 0 else -1)
+
+    def words(self, *, slot: int, block: int, extension: int = 0) -> tuple[int, int]:
+        """One block as two 64-bit words."""
+        out = np.empty(BLOCK_BYTES, dtype=np.uint8)
+        self.fill(out, slot=slot, block=block, extension=extension)
+        first, second = out.view("<u8").tolist()
+        return first, second
+
+    def _context(self, slot: int, extension: int, block: int) -> Any:
+        """The calling thread's cipher context for `slot`, moved to `block` unless it stands there already."""
+        held = self._contexts.__dict__
+        contexts: dict[int, CipherContext] = held.setdefault("ciphers", {})
+        positions: dict[int, tuple[int, int]] = held.setdefault("positions", {})
+        counter = (((_DRAWS << _EXTENSION_BITS | extension) << _SLOT_BITS | slot) << _BLOCK_BITS | block).to_bytes(
+            16, "big"
+        )
+        cipher = contexts.get(slot)
+        if cipher is None:
+            if len(contexts) >= 64:  # a mechanism of many slots: contexts are small, but not free
+                contexts.clear()
+                positions.clear()
+            cipher = contexts[slot] = Cipher(algorithms.AES(self._key), modes.CTR(counter)).encryptor()
+        elif positions.get(slot) != (extension, block):
+            cipher.reset_nonce(counter)
+        return cipher

@@ -1,0 +1,109 @@
+"""Streams a buffered Toeplitz factor: one-pole buffers, slow ones in more precision than they are released in.
+
+A buffer that decays by 2^-20 a step loses its decay in float32, where 1 - 2^-20 has no room for error. So a wide
+float32 stream keeps its slowest buffers in float64, and an exact stream keeps all of its own in double-double.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstream import kernel
+from dpstream.mechanisms.recurrence import RecurrenceMechanism
+from dpstream.noise.draws import Draws
+from dpstream.noise.engine import DRAW_ERROR, UNIT, Chunks, Engine, largest_draw, word_buffer
+
+__all__ = ["SLOW_GAP", "RecurrenceEngine"]
+
+#: Buffers that decay by less than this a step are kept in float64 by a float32 stream. A float32 buffer rounds each
+#: step to 2^-24 of itself, so its decay is then right to 2^-24 / 2^-12 in the worst case, and far better on average.
+SLOW_GAP = 2.0**-12
+
+
+class RecurrenceEngine(Engine):
+    """See `dpstream.mechanisms.recurrence` for what a step does."""
+
+    mechanism: RecurrenceMechanism
+
+    def __init__(self, mechanism: RecurrenceMechanism, draws: Draws, chunks: Chunks, gain: float = 1.0) -> None:
+        super().__init__(mechanism, draws, chunks, gain)
+        self._local = threading.local()
+        self._gaps = np.ascontiguousarray(mechanism.gaps, dtype=np.float64)
+        self._weights = np.ascontiguousarray(mechanism.weights, dtype=np.float64)
+        wide_float32 = draws.dtype == np.float32
+        self._slow = int((self._gaps < SLOW_GAP).sum()) if wide_float32 else 0
+        self._by_rows = draws.narrow or draws.exact
+        self.reset()
+
+    def reset(self) -> None:
+        self.t = 0
+        d, buffers = self.draws.coordinates, len(self._gaps)
+        if self._by_rows:  # (high, low) halves of double-double buffers; the low half is empty in plain float64
+            self._state: tuple[NDArray[Any], NDArray[Any]] = (
+                np.zeros((buffers, d)),
+                np.zeros((buffers if self.draws.exact else 0, d)),
+            )
+        else:  # slow buffers in float64, the others in the stream's dtype
+            self._state = (np.zeros((self._slow, d)), np.zeros((buffers - self._slow, d), dtype=self.draws.dtype))
+
+    def seek(self, t: int) -> None:
+        self.replay(t)  # even from t itself: an interrupted step leaves some buffers ahead of others
+
+    def arrays(self) -> list[NDArray[Any]]:
+        return list(self._state)
+
+    def restore(self, t: int, arrays: list[NDArray[Any]]) -> None:
+        first, second = arrays
+        self._state, self.t = (first.copy(), second.copy()), t
+
+    def _error(self, t: int) -> float:
+        # Σ_j |L_tj| ≤ √t · ‖L_t‖. The double-double buffers round to 2^-100 of themselves a step; what remains are the
+        # draws, their product with q, and the few roundings of the last sum and of its product with p.
+        worst = math.sqrt(t * self.mechanism._max_row_norm(t))
+        buffers = len(self._gaps)
+        rounding = (buffers + 8) * UNIT + t * (buffers + 8) * 2.0**-98
+        return worst * (DRAW_ERROR + rounding * largest_draw(self.draws.law))
+
+    def rows(self, count: int) -> NDArray[np.float64]:
+        first = self.t + 1
+        out = np.empty((count, self.draws.coordinates))
+        high, low = self._state
+        kernel.recurrence_block_f64(
+            np.ascontiguousarray(self.draws.rows(first, count, slot=0)),
+            self.mechanism.input_scale(first, count),
+            self.mechanism.output_scale(first, count),
+            self._gaps,
+            self._weights,
+            high,
+            low if self.draws.exact else None,
+            out,
+            None,
+        )
+        self.t += count
+        return out
+
+    def step(self, out: NDArray[Any]) -> None:
+        if self._by_rows:
+            out[...] = self.rows(1)[0]
+            return
+        step, draws = self.t + 1, self.draws
+        entering = float(self.mechanism.input_scale(step, 1)[0]) * self.gain
+        leaving = float(self.mechanism.output_scale(step, 1)[0])
+        slow, fast = self._state
+        fused = kernel.recurrence_step_f32 if draws.dtype == np.float32 else kernel.recurrence_step_f64
+
+        def work(low: int, high: int) -> None:
+            held = self._local.__dict__
+            if "buffer" not in held:
+                held["buffer"] = word_buffer(draws)
+            words = draws.words(step, 0, low, high, held["buffer"])
+            part = out[low:high]
+            fused(words, entering, leaving, self._gaps, self._weights, slow, fast, low, high, part)
+
+        self.chunks.run(work)
+        self.t = step

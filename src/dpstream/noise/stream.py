@@ -1,0 +1,458 @@
+"""NoiseStream: a mechanism's correlated noise, one step at a time.
+
+    release_t = (true running sum)_t + noise.step()
+
+Every draw is a pure function of (key, step), so the noise of step t is too: a stream that is restarted, moved or
+replayed computes the same values again and can never give a step a second, different noise.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dpstream import kernel
+from dpstream.errors import (
+    ForkedStream,
+    HorizonExceeded,
+    InvalidArgument,
+    NoiseLawError,
+    OutputMismatch,
+    StateError,
+)
+from dpstream.mechanisms.base import Mechanism, check_whole
+from dpstream.noise.draws import COORDINATES_LIMIT, STEPS_LIMIT, Draws
+from dpstream.noise.engine import UNIT, Chunks
+from dpstream.noise.engines import make_engine
+from dpstream.noise.exact import ideal_noise, nearest_integer
+from dpstream.noise.keystream import FORMAT_VERSION, Keystream, check_key, derive_key, fresh_key
+from dpstream.noise.saved_state import SavedState, open_state, seal_state
+
+__all__ = ["NoiseStream"]
+
+#: A narrow stream makes up to this many values ahead, in one compiled call.
+LOOKAHEAD_VALUES = 512
+#: ... and `block` this many at a time, which keeps its temporaries in cache.
+BLOCK_VALUES = 1 << 15
+#: Above this many coordinates a stream uses all processors unless told otherwise.
+THREADED_COORDINATES = 1 << 18
+#: Exactly rounded noise may be this large: far beyond any use, far below 2^62.
+LARGEST_EXACT_SCALE = 1e12
+
+# Forks are counted rather than looked for: one comparison a step instead of a system call.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+class NoiseStream:
+    """The noise ``scale · (L z)_t`` of a mechanism, for t = 1, 2, 3, ...
+
+    Parameters
+    ----------
+    mechanism
+        How the noise is shared over time.
+    scale
+        The scale of the draws z; `dpstream.budget.noise_scale` computes it from a budget.
+    shape
+        The shape of one release: () for a number.
+    dtype
+        "float32" or "float64": Gaussian noise in floating point (float lane). "int64": the integers nearest to the
+        ideal noise (exact lane; Gaussian, or Laplace for trees).
+    key
+        32 secret bytes, or None for fresh ones from the operating system. The stream's own key is derived from it and
+        from all settings above: streams that differ in anything share no noise. **Two streams with the same key and
+        the same settings are the same stream.**
+    threads
+        How many threads a wide stream may use; None for one, or all processors from 2^18 coordinates on. The values
+        do not depend on it.
+
+    Guarantee
+    ---------
+    Adding this noise to the running sums of a stream keeps the budget that `scale` was computed for: zCDP, (ε, δ) or
+    pure ε, neighbouring streams as stated there, all releases up to the mechanism's horizon together, also when later
+    inputs depend on earlier releases. The exact lane's promise holds for the integers that are published; the float
+    lane's is that of real-valued noise. Assumed: the key is secret and uniformly random, AES-256 is a pseudorandom
+    function, and each noise value is added to one sum only.
+
+    Examples
+    --------
+    >>> from dpstream.mechanisms import SmoothBinary
+    >>> from dpstream.testing import fixed_key
+    >>> noise = NoiseStream(SmoothBinary(1000), scale=3.0, dtype="int64", key=fixed_key("docs"))
+    >>> [int(noise.step()) for _ in range(5)]
+    [...]
+    >>> noise.t
+    5
+    >>> again = NoiseStream(SmoothBinary(1000), scale=3.0, dtype="int64", key=fixed_key("docs"))
+    >>> again.block(5).tolist()
+    [...]
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        scale: float,
+        shape: int | Sequence[int] = (),
+        *,
+        dtype: DTypeLike = "float32",
+        key: bytes | None = None,
+        threads: int | None = None,
+    ) -> None:
+        if not isinstance(mechanism, Mechanism):
+            raise InvalidArgument("mechanism", mechanism, "a mechanism from dpstream.mechanisms")
+        self._mechanism = mechanism
+        self._dtype = _check_dtype(dtype)
+        self._exact = self._dtype == np.int64
+        self._scale = _check_scale(scale, exact=self._exact)
+        self._shape = _check_shape(shape)
+        self._coordinates = math.prod(self._shape)
+        if mechanism.noise == "laplace" and not self._exact:
+            raise NoiseLawError(f"Laplace noise needs dtype='int64' (the exact lane), got dtype={self._dtype.name!r}")
+        if mechanism.horizon is not None and mechanism.horizon > STEPS_LIMIT:
+            raise InvalidArgument("mechanism", mechanism, f"of at most {STEPS_LIMIT} steps")
+        self._threads = _check_threads(threads, self._coordinates)
+        self._key_is_ours = key is None
+        self._open(fresh_key() if key is None else check_key(key))
+
+    def _open(self, key: bytes) -> None:
+        """Derive the keys and stand before step 1."""
+        self._state_key = derive_key(key, purpose="state", configuration=self._configuration())
+        keystream = Keystream(derive_key(key, purpose="draws", configuration=self._configuration()))
+        work = np.dtype(np.float64) if self._exact else self._dtype
+        self._draws = Draws(keystream, self._mechanism.noise, self._coordinates, work, exact=self._exact)
+        gain = 1.0 if self._exact or self._draws.narrow else self._scale
+        self._engine = make_engine(self._mechanism, self._draws, Chunks(self._coordinates, self._threads), gain)
+        self._forks = _forks
+        self._t = 0
+        self._intact = True
+        self._tracking = False
+        self._last: NDArray[Any] | None = None
+        self._forget_ahead()
+
+    def _configuration(self) -> dict[str, object]:
+        return {
+            "mechanism": repr(self._mechanism),
+            "scale": repr(self._scale),
+            "shape": list(self._shape),
+            "dtype": self._dtype.name,
+            "lane": "exact" if self._exact else "float",
+            "format": FORMAT_VERSION,
+        }
+
+    def __repr__(self) -> str:
+        return (
+            f"NoiseStream({self._mechanism!r}, scale={self._scale!r}, shape={self._shape!r},"
+            f" dtype={self._dtype.name!r}, key=<hidden>) at step {self._t}"
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a NoiseStream holds a secret key and cannot be pickled; use state() and from_state()")
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    @property
+    def t(self) -> int:
+        """How many steps have been made."""
+        return self._t
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How the noise is shared over time."""
+        return self._mechanism
+
+    @property
+    def scale(self) -> float:
+        """The scale of the draws."""
+        return self._scale
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one release."""
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32, float64 or int64."""
+        return self._dtype
+
+    # -- stepping -------------------------------------------------------------------------------------------------
+
+    def step(self, out: NDArray[Any] | None = None) -> Any:
+        """The noise of the next release, in a new array (a NumPy scalar if the shape is ()) or in `out`.
+
+        Raises
+        ------
+        HorizonExceeded
+            Past the last step; nothing changes, no noise is ever repeated.
+        ForkedStream
+            In a child of the process that opened the stream.
+        OutputMismatch
+            If `out` has another shape or dtype, or is not contiguous and writable.
+        """
+        self._check_room(1)
+        target = self._target(out)
+        noise = target.reshape(self._coordinates)
+        self._intact = False
+        if self._draws.narrow:
+            if self._ahead_at == len(self._ahead):
+                self._look_ahead()
+            noise[...] = self._ahead[self._ahead_at]
+            self._ahead_at += 1
+        else:
+            self._wide_step(noise)
+        if self._tracking:
+            self._last = noise.copy()
+        self._t += 1
+        self._intact = True
+        return target if out is not None or self._shape else target[()]
+
+    def increment(self, out: NDArray[Any] | None = None) -> Any:
+        """The noise of the next release minus that of the one before: what DP-FTRL adds to a gradient."""
+        self._check_room(1)
+        target = self._target(out)
+        if not self._tracking:
+            self._last = self._noise_again()
+            self._tracking = True
+        before = self._last
+        self.step(target)
+        if before is not None:
+            flat = target.reshape(self._coordinates)
+            np.subtract(flat, before, out=flat)
+        return target if out is not None or self._shape else target[()]
+
+    def block(self, n: int) -> NDArray[Any]:
+        """The noise of the next `n` releases, one row each: the same values as n calls of `step`."""
+        n = check_whole("n", n, least=0)
+        self._check_room(n)
+        out = np.empty((n, self._coordinates), dtype=self._dtype)
+        self._intact = False
+        if self._draws.narrow:
+            ready = min(n, len(self._ahead) - self._ahead_at)
+            out[:ready] = self._ahead[self._ahead_at : self._ahead_at + ready]
+            self._ahead_at += ready
+            most = max(1, BLOCK_VALUES // self._coordinates)
+            for low in range(ready, n, most):
+                high = min(low + most, n)
+                out[low:high] = self._narrow_rows(high - low)
+            if n > ready:
+                self._forget_ahead()
+        else:
+            for row in out:
+                self._wide_step(row)
+        if self._tracking and n:
+            self._last = out[-1].copy()
+        self._t += n
+        self._intact = True
+        return out.reshape((n, *self._shape))
+
+    def seek(self, t: int) -> None:
+        """Stand after step `t`: the next step will be t + 1. O(log T) draws on a tree, else the time of t steps."""
+        t = check_whole("t", t, least=0)
+        self._check_fork()
+        if self._mechanism.horizon is not None and t > self._mechanism.horizon:
+            raise HorizonExceeded(horizon=self._mechanism.horizon, step=t)
+        self._seek_engine(t)
+        self._t = t
+        self._tracking, self._last = False, None
+
+    def fresh(self, key: bytes | None = None) -> NoiseStream:
+        """A stream with the same settings and its own key, from step 1. It has a budget of its own."""
+        return NoiseStream(self._mechanism, self._scale, self._shape, dtype=self._dtype, key=key, threads=self._threads)
+
+    # -- saving ---------------------------------------------------------------------------------------------------
+
+    def state(self) -> bytes:
+        """Where the stream stands, to go on from in another process; the format is in `saved_state`.
+
+        The key is not in it: whoever wants to go on must bring it along.
+        """
+        self._check_fork()
+        if self._key_is_ours:
+            raise StateError(
+                "this stream made its own key, which is never shown, so a saved state could not be opened again;"
+                " give the stream a key of yours to save it"
+            )
+        self._mend_if_broken()
+        base, arrays = self._ahead_base if self._draws.narrow else (self._engine.t, self._engine.arrays())
+        return seal_state(SavedState(self._t, base, arrays), self._configuration(), self._state_key)
+
+    @classmethod
+    def from_state(
+        cls,
+        state: bytes,
+        mechanism: Mechanism,
+        scale: float,
+        shape: int | Sequence[int] = (),
+        *,
+        dtype: DTypeLike = "float32",
+        key: bytes,
+        threads: int | None = None,
+    ) -> Self:
+        """Go on where `state` was saved. All settings and the key must be those of the saved stream.
+
+        Raises
+        ------
+        StateError
+            If the bytes are damaged, or belong to another stream, version or key.
+        """
+        stream = cls(mechanism, scale, shape, dtype=dtype, key=check_key(key), threads=threads)
+        saved = open_state(bytes(state), stream._configuration(), stream._state_key)
+        stream._engine.restore(saved.base, saved.arrays)
+        stream._forget_ahead()
+        if stream._draws.narrow and saved.t > saved.base:
+            stream._narrow_rows(saved.t - saved.base)
+        stream._t = saved.t
+        return stream
+
+    # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _check_fork(self) -> None:
+        if self._forks != _forks:
+            raise ForkedStream
+
+    def _check_room(self, n: int) -> None:
+        """Refuse before anything changes: a fork, or steps past the horizon."""
+        self._check_fork()
+        horizon = self._mechanism.horizon
+        if self._t + n > (STEPS_LIMIT if horizon is None else horizon):
+            raise HorizonExceeded(horizon=STEPS_LIMIT if horizon is None else horizon, step=self._t + n)
+        self._mend_if_broken()
+
+    def _mend_if_broken(self) -> None:
+        """After an interruption in the middle of a step: the noise is a function of the step, so make it again."""
+        if not self._intact:
+            self._seek_engine(self._t)
+
+    def _seek_engine(self, t: int) -> None:
+        self._intact = False
+        self._engine.seek(t)
+        self._forget_ahead()
+        self._intact = True
+
+    def _forget_ahead(self) -> None:
+        """Nothing is made ahead; the engine stands where the stream stands."""
+        self._ahead: NDArray[Any] = np.empty((0, self._coordinates), dtype=self._dtype)
+        self._ahead_at = 0
+        self._ahead_base = (self._engine.t, [a.copy() for a in self._engine.arrays()] if self._draws.narrow else [])
+
+    def _look_ahead(self) -> None:
+        """Make the next rows of a narrow stream, more each time, so that a short stream stays small."""
+        most = max(1, LOOKAHEAD_VALUES // self._coordinates)
+        count = min(max(8, 2 * len(self._ahead)), most)
+        if self._mechanism.horizon is not None:
+            count = min(count, self._mechanism.horizon - self._engine.t)
+        self._ahead_base = (self._engine.t, [a.copy() for a in self._engine.arrays()])
+        self._ahead = self._narrow_rows(count)
+        self._ahead_at = 0
+
+    def _narrow_rows(self, count: int) -> NDArray[Any]:
+        """The engine's next rows, scaled, in the stream's dtype."""
+        first = self._engine.t + 1
+        unit = self._engine.rows(count)
+        if not self._exact:
+            return (unit * self._scale).astype(self._dtype, copy=False)
+        out = np.empty((count, self._coordinates), dtype=np.int64)
+        self._round(unit, first, out)
+        return out
+
+    def _wide_step(self, noise: NDArray[Any]) -> None:
+        if self._exact:
+            unit = np.empty((1, self._coordinates))
+            self._engine.step(unit[0])
+            self._round(unit, self._engine.t, noise.reshape(1, -1))
+        else:
+            self._engine.step(noise)
+
+    def _round(self, unit: NDArray[np.float64], first: int, out: NDArray[np.int64]) -> None:
+        """Round scale · unit to the nearest integers; where floating point cannot tell, ball arithmetic does."""
+        last = first + unit.shape[0] - 1
+        scaled = np.multiply(unit, self._scale, out=unit)
+        guard = self._guard(last, float(max(scaled.max(initial=0.0), -scaled.min(initial=0.0))))
+        flat = out.reshape(-1)
+        for index in kernel.round_guarded(scaled.reshape(-1), guard, flat):
+            row, coordinate = divmod(int(index), self._coordinates)
+            flat[index] = self._ideal_integer(first + row, coordinate)
+
+    def _guard(self, t: int, largest: float) -> float:
+        """How far scale · unit may be from the ideal: the engine's bound, and the rounding of the product."""
+        return (self._scale * self._engine.error(t) + 2 * UNIT * largest) * 1.01
+
+    def _ideal_integer(self, t: int, coordinate: int) -> int:
+        def evaluate(bits: int) -> Any:
+            draws = self._draws
+            return self._scale * ideal_noise(
+                self._mechanism, lambda step, slot: draws.ideal(step, slot, coordinate, bits), t
+            )
+
+        return nearest_integer(evaluate)
+
+    def _noise_again(self) -> NDArray[Any] | None:
+        """The noise of step t, made once more; None before the first step."""
+        if self._t == 0:
+            return None
+        t = self._t
+        self._seek_engine(t - 1)
+        self._t = t - 1
+        return np.array(self.step()).reshape(self._coordinates)
+
+    def _target(self, out: NDArray[Any] | None) -> NDArray[Any]:
+        if out is None:
+            return np.empty(self._shape, dtype=self._dtype)
+        if not isinstance(out, np.ndarray) or out.shape != self._shape or out.dtype != self._dtype:
+            given = f"{out.dtype.name} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+            raise OutputMismatch(f"out must be a {self._dtype.name} array of shape {self._shape}, got {given}")
+        if not (out.flags.c_contiguous and out.flags.writeable):
+            raise OutputMismatch("out must be contiguous (C order) and writable")
+        return out
+
+
+def _check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        known = None
+    if known not in (np.float32, np.float64, np.int64):
+        raise InvalidArgument("dtype", dtype, "'float32', 'float64' or 'int64'")
+    assert known is not None  # noqa: S101
+    return known
+
+
+def _check_scale(scale: object, *, exact: bool) -> float:
+    most = LARGEST_EXACT_SCALE if exact else math.inf
+    if isinstance(scale, bool) or not isinstance(scale, (int, float, np.integer, np.floating)):
+        raise InvalidArgument("scale", scale, "a positive, finite number")
+    if not (scale > 0 and math.isfinite(scale)):
+        raise InvalidArgument("scale", scale, "a positive, finite number")
+    if scale > most:
+        raise InvalidArgument("scale", scale, f"at most {most:g} in the exact lane")
+    return float(scale)
+
+
+def _check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    try:
+        sides = (shape,) if isinstance(shape, (int, np.integer)) and not isinstance(shape, bool) else tuple(shape)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidArgument("shape", shape, "a whole number or a tuple of whole numbers") from None
+    checked = tuple(check_whole("shape", side) for side in sides)
+    if math.prod(checked) > COORDINATES_LIMIT:
+        raise InvalidArgument("shape", shape, f"at most {COORDINATES_LIMIT} coordinates in all")
+    return checked
+
+
+def _check_threads(threads: object, coordinates: int) -> int:
+    if threads is None:
+        return (os.cpu_count() or 1) if coordinates >= THREADED_COORDINATES else 1
+    return check_whole("threads", threads)

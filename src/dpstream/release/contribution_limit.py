@@ -1,0 +1,155 @@
+"""ContributionLimit: keeps every person's appearances within what the budget was priced for.
+
+`Participation(times=5)` prices a person who appears in up to five steps; somebody who sees user ids must see to it that
+nobody appears more often. This does, and errs on the safe side only: it may drop an event too many (two people in 2^64
+share a fingerprint), never one too few.
+
+Memory: 9 bytes a slot (10 for times above 255), between 1.5 and 3 slots a person, never more than 3 · capacity slots
+(plus the old table while it grows). The ids themselves are not kept: only 64-bit fingerprints under a secret key of
+this object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from array import array
+
+from dpstream.errors import InvalidArgument, TooManyPeople
+from dpstream.mechanisms.base import check_whole
+from dpstream.participation import Participation
+
+__all__ = ["ContributionLimit"]
+
+MOST_TIMES = 2**16 - 1
+_SMALLEST_TABLE = 1024
+
+
+class ContributionLimit:
+    """Says keep for a person's first `times` events and drop from then on.
+
+    Parameters
+    ----------
+    times
+        How many events of one person are kept.
+    capacity
+        How many people can be told apart. One more is refused with `TooManyPeople`.
+
+    Guarantee
+    ---------
+    Of the events it was asked about under one id, at most `times` are kept, always. An id is text, bytes or a whole
+    number; 7, "7" and b"7" are the same person. A person with two ids is two people: that is for the caller to know.
+    It counts kept *events*; one event a step makes that the `times` of a Participation.
+
+    Examples
+    --------
+    >>> limit = ContributionLimit(times=2)
+    >>> [limit.keep(user) for user in ("ann", "bob", "ann", "ann", "bob")]
+    [True, True, True, False, True]
+    >>> limit.people, limit.dropped
+    (2, 1)
+    >>> limit.participation
+    Participation(times=2, separation=1)
+    """
+
+    __slots__ = ("_capacity", "_counts", "_dropped", "_fingerprints", "_key", "_people", "_times")
+
+    def __init__(self, times: int, *, capacity: int = 1_000_000) -> None:
+        self._times = check_whole("times", times)
+        if self._times > MOST_TIMES:
+            raise InvalidArgument("times", times, f"at most {MOST_TIMES}")
+        self._capacity = check_whole("capacity", capacity)
+        self._key = os.urandom(32)
+        self._people = self._dropped = 0
+        self._fingerprints, self._counts = self._table(_SMALLEST_TABLE)
+
+    def __repr__(self) -> str:
+        return f"ContributionLimit(times={self._times}, capacity={self._capacity}), {self._people} people so far"
+
+    @property
+    def times(self) -> int:
+        """How many events of one person are kept."""
+        return self._times
+
+    @property
+    def people(self) -> int:
+        """How many people have been met."""
+        return self._people
+
+    @property
+    def dropped(self) -> int:
+        """How many events were dropped."""
+        return self._dropped
+
+    @property
+    def participation(self) -> Participation:
+        """What to build the counter with."""
+        return Participation(times=self._times)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the table takes."""
+        return len(self._counts) * (self._fingerprints.itemsize + self._counts.itemsize)
+
+    def keep(self, person: str | bytes | int) -> bool:
+        """True if this event of this person may go into the stream, False if it must be dropped.
+
+        Asking counts: ask once an event, and add the event if and only if the answer is True.
+
+        Raises
+        ------
+        InvalidArgument
+            If `person` is neither text, bytes nor a whole number.
+        TooManyPeople
+            If the person is new and there is no room; nothing changes.
+        """
+        fingerprint = self._fingerprint(person)
+        slot = _slot(self._fingerprints, fingerprint)
+        if self._fingerprints[slot]:
+            if self._counts[slot] >= self._times:
+                self._dropped += 1
+                return False
+            self._counts[slot] += 1
+            return True
+        if self._people >= self._capacity:
+            raise TooManyPeople(capacity=self._capacity)
+        if 3 * (self._people + 1) > 2 * len(self._counts):
+            self._grow()
+            slot = _slot(self._fingerprints, fingerprint)
+        # The count first: a person who is there must never have been counted too low.
+        self._counts[slot] = 1
+        self._fingerprints[slot] = fingerprint
+        self._people += 1
+        return True
+
+    def _fingerprint(self, person: str | bytes | int) -> int:
+        """64 bits that stand for the person; never 0, which marks a free slot."""
+        if isinstance(person, str):
+            named = person.encode("utf-8", "surrogatepass")
+        elif isinstance(person, (bytes, bytearray, memoryview)):
+            named = bytes(person)
+        elif isinstance(person, int) and not isinstance(person, bool):
+            named = str(person).encode()
+        else:
+            raise InvalidArgument("person", type(person).__name__, "text, bytes or a whole number")
+        return int.from_bytes(hashlib.blake2b(named, digest_size=8, key=self._key).digest(), "little") or 1
+
+    def _table(self, slots: int) -> tuple[array[int], array[int]]:
+        return array("Q", bytes(8 * slots)), array("B" if self._times < 256 else "H", [0]) * slots
+
+    def _grow(self) -> None:
+        fingerprints, counts = self._table(2 * len(self._counts))
+        for fingerprint, count in zip(self._fingerprints, self._counts, strict=True):
+            if fingerprint:
+                slot = _slot(fingerprints, fingerprint)
+                fingerprints[slot], counts[slot] = fingerprint, count
+        self._fingerprints, self._counts = fingerprints, counts
+
+
+def _slot(fingerprints: array[int], fingerprint: int) -> int:
+    """Where the fingerprint is, or the free slot where it belongs."""
+    last = len(fingerprints) - 1
+    slot = fingerprint & last
+    while fingerprints[slot] and fingerprints[slot] != fingerprint:
+        slot = (slot + 1) & last
+    return slot

@@ -1,0 +1,522 @@
+"""Counter: private running counts, whole numbers in and whole numbers out.
+
+    release_t = (exact running count)_t + (integer nearest to the ideal noise of step t)
+
+The published integer is the one that infinite precision would publish, so the guarantee holds for the bits that leave
+the machine. Nothing is clipped, rounded or dropped unless asked for by name, and a refused input changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpstream.budget import Budget
+from dpstream.errors import (
+    HorizonExceeded,
+    InputOutOfBound,
+    InputShapeError,
+    InputTypeError,
+    InvalidArgument,
+    NoReleaseYet,
+    SumsTooLarge,
+)
+from dpstream.mechanisms.base import Mechanism, check_whole
+from dpstream.noise import stream as noise_stream
+from dpstream.noise.stream import _check_shape
+from dpstream.participation import Participation
+from dpstream.release.interval import check_confidence, half_width, rounded_variance
+from dpstream.release.plan import choose
+from dpstream.release.terms import (
+    Neighbours,
+    Terms,
+    check_budget,
+    check_flag,
+    check_name,
+    check_neighbours,
+    check_participation,
+    check_release_horizon,
+    settle_mechanism,
+)
+
+__all__ = ["Counter"]
+
+#: A counter of single numbers keeps up to this many noise values ready: one compiled call for all of them.
+AHEAD = 512
+#: `extend` works on this many values at a time, which stay in cache.
+CHUNK = 1 << 15
+#: Sums and noise stay below this; noise is given this many standard deviations of room (the largest draw has 44).
+LARGEST = 2**63 - 1
+ROOM = 4096
+#: √2 rounded up.
+_ROOT_2 = 1.4142135623730952
+
+
+class Counter:
+    """A running count, or a running histogram, released after every step under differential privacy.
+
+    Parameters
+    ----------
+    horizon
+        How many releases there will be at most; None for no last one.
+    budget
+        `zcdp`, `approx_dp` or `pure_dp`.
+    shape
+        () for one number; (k,) for a histogram over k declared categories.
+    bound
+        How much one person can add to one step: a whole number (ℓ2 norm for a histogram, ℓ1 for a pure budget).
+    largest
+        How large one step's input may be, in the same norm. None: `bound`, that is, one person a step. Give it when a
+        step adds up the events of many people, none of whom adds more than `bound`: that is then yours to ensure.
+    mechanism
+        How noise is shared over time; "auto" takes the first of `dpstream.plan`.
+    participation
+        In how many steps one person may appear; `ContributionLimit` enforces it.
+    neighbours
+        "add-remove": a person's input may be there or be 0. "replace": it may be there or be another one; inputs are
+        then counts, never negative.
+    clip
+        Make inputs that are too large fit, and count them in `clipped`, instead of refusing them: numbers move to the
+        nearest one allowed, histograms shrink (rounded towards 0).
+    name
+        Whose count this is. Counters with different names share no noise even under one key.
+    key
+        32 secret bytes, or None for fresh ones. **Same key, name and settings: same noise**, so it must never be used for
+        other data.
+
+    Guarantee
+    ---------
+    * Notion: what `budget` says (ρ-zCDP, (ε, δ) or pure ε), for all releases together.
+    * Neighbours: streams that differ in the steps of one person (`participation`), each of them by
+      "add-remove": at most `bound`;
+      "replace": at most `bound` for a number, and for a histogram √2·bound in ℓ2 or 2·bound in ℓ1 (two vectors without
+      negative entries are no further apart than that).
+    * Horizon: `horizon` releases; a further one is refused.
+    * Adaptivity: inputs may depend on earlier releases.
+    * Exactness: the integers released are those of infinite precision; no δ is added, no sum can overflow.
+    * Key: assumed secret, uniform, and used for this data only.
+
+    Examples
+    --------
+    >>> import dpstream as dp
+    >>> from dpstream.testing import fixed_key  # leave the key out for real data
+    >>> visits = dp.Counter(horizon=1000, budget=dp.zcdp(rho=0.5), key=fixed_key("visits"))
+    >>> visits.add(1), visits.add(0)
+    (..., ...)
+    >>> visits.extend([1, 1, 0, 1])
+    array([...])
+    >>> visits.t, visits.remaining
+    (6, 994)
+    >>> low, high = visits.interval(confidence=0.95)
+    >>> low <= 4 <= high
+    True
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_at",
+        "_before",
+        "_clip",
+        "_clipped",
+        "_forks",
+        "_largest",
+        "_last",
+        "_least",
+        "_made",
+        "_most",
+        "_scale",
+        "_stream",
+        "_sum",
+        "_terms",
+    )
+
+    def __init__(
+        self,
+        horizon: int | None,
+        budget: Budget,
+        *,
+        shape: int | Sequence[int] = (),
+        bound: int = 1,
+        largest: int | None = None,
+        mechanism: Mechanism | str = "auto",
+        participation: Participation | None = None,
+        neighbours: Neighbours = "add-remove",
+        clip: bool = False,
+        name: str = "",
+        key: bytes | None = None,
+    ) -> None:
+        horizon, budget = check_release_horizon(horizon), check_budget(budget)
+        terms, scale, limit = _settled(
+            horizon,
+            budget,
+            _check_shape(shape),
+            check_whole("bound", bound),
+            None if largest is None else check_whole("largest", largest),
+            settle_mechanism(mechanism, horizon, budget),
+            check_participation(participation),
+            check_neighbours(neighbours),
+        )
+        if check_name(name):
+            terms = replace(terms, name=name)
+        self._terms, self._scale, self._largest = terms, scale, limit
+        self._clip = check_flag("clip", clip)
+        self._clipped = 0
+        self._stream = terms.stream(key, scale=scale)
+        self._forks = noise_stream._forks
+        # An empty range for histograms, so that `add` passes them on.
+        self._least, self._most = (1, 0) if terms.shape else (0 if neighbours == "replace" else -limit, limit)
+        # Noise made ahead: _ahead[_at:] is still to come, _ahead[_at - 1] was that of the last release.
+        self._ahead: list[int] = [0]
+        self._at = self._made = 1
+        self._before = -1
+        self._sum: Any = np.zeros(terms.shape, dtype=np.int64) if terms.shape else 0
+        self._last: Any = None
+
+    def __repr__(self) -> str:
+        terms = self._terms
+        return (
+            f"Counter(horizon={terms.horizon}, budget={terms.budget!r}, shape={terms.shape}, bound={terms.bound:g},"
+            f" mechanism={terms.mechanism!r}, name={terms.name!r}, key=<hidden>) at step {self.t}"
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Counter holds a secret key and exact counts and cannot be pickled")
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def t(self) -> int:
+        """How many releases have been made."""
+        return self._before + self._at
+
+    @property
+    def horizon(self) -> int | None:
+        """The last release; None if there is none."""
+        return self._terms.horizon
+
+    @property
+    def remaining(self) -> int | None:
+        """How many more releases there can be; None without a horizon."""
+        return None if self._terms.horizon is None else self._terms.horizon - self.t
+
+    @property
+    def budget(self) -> Budget:
+        """What all releases together may reveal."""
+        return self._terms.budget
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How noise is shared over time."""
+        return self._terms.mechanism
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a release."""
+        return self._terms.shape
+
+    @property
+    def clipped(self) -> int:
+        """How many steps' inputs were clipped."""
+        return self._clipped
+
+    def stddev(self, t: int | None = None) -> float:
+        """The standard deviation of release t, rounding included; of the last one if t is left out.
+
+        Before the first release: that of the first.
+        """
+        return math.sqrt(rounded_variance(self._terms.noise(max(self.t, 1) if t is None else t, self._scale)))
+
+    def interval(self, confidence: float = 0.95) -> tuple[Any, Any]:
+        """(low, high), the narrowest around the last release that holds the true count with this probability or more.
+
+        Exact for rounded noise of either law. For a histogram, arrays: each entry's interval holds on its own.
+
+        Raises
+        ------
+        NoReleaseYet
+            Before the first release.
+        """
+        confidence = check_confidence(confidence)
+        if self.t == 0:
+            raise NoReleaseYet
+        h = half_width(self._terms.noise(self.t, self._scale), confidence)
+        last = self._last if self._terms.shape else self._sum + self._ahead[self._at - 1]
+        return last - h, last + h
+
+    def describe(self) -> str:
+        """One paragraph in plain words: what is promised, to whom, against whom, and what is not."""
+        return self._terms.describe(self.stddev(), max(self.t, 1))
+
+    # -- counting -----------------------------------------------------------------------------------------------------
+
+    def add(self, x: Any = 1) -> Any:
+        """Take one step's input and release the count so far: an int, or an int64 array for a histogram.
+
+        Raises
+        ------
+        InputTypeError, InputShapeError, InputOutOfBound
+            If x is not whole, of another shape, or too large; nothing changes.
+        HorizonExceeded
+            Past the last release; nothing changes.
+        ForkedStream
+            In a child of the process that built the counter.
+        """
+        at = self._at
+        if type(x) is int and self._least <= x <= self._most and at < self._made and self._forks == noise_stream._forks:
+            # No call stands between these two assignments, so an interrupt cannot come between them either.
+            self._sum = total = self._sum + x
+            self._at = at + 1
+            return total + self._ahead[at]
+        return self._add_array(x) if self._terms.shape else self._add_number(x)
+
+    def extend(self, xs: ArrayLike) -> NDArray[np.int64]:
+        """Take many steps' inputs; one release each, exactly those of `add` in a loop. All or nothing is taken.
+
+        `xs` holds whole numbers (or True and False), one row a step.
+        """
+        rows, clipped = self._checked_rows(xs)
+        self._check_room(len(rows))
+        if self._terms.shape:
+            return self._extend_arrays(rows, clipped)
+        return self._extend_numbers(rows, clipped)
+
+    def fresh(self, key: bytes | None = None) -> Counter:
+        """A counter with the same settings and its own key, from step 1. It spends a budget of its own."""
+        terms = self._terms
+        return Counter(
+            terms.horizon,
+            terms.budget,
+            shape=terms.shape,
+            bound=int(terms.bound),
+            largest=self._largest,
+            mechanism=terms.mechanism,
+            participation=terms.participation,
+            neighbours=terms.neighbours,
+            clip=self._clip,
+            name=terms.name,
+            key=key,
+        )
+
+    # -- single numbers -----------------------------------------------------------------------------------------------
+
+    def _add_number(self, x: Any) -> int:
+        x = _whole(x)
+        fits = min(max(x, self._least), self._most)
+        if fits != x and not self._clip:
+            raise InputOutOfBound(given=x, least=self._least, most=self._most, what="the value")
+        self._check_room(1)
+        if self._at == self._made:
+            self._look_ahead()
+        at = self._at
+        self._clipped += fits != x
+        self._sum = total = self._sum + fits
+        self._at = at + 1
+        return int(total + self._ahead[at])
+
+    def _look_ahead(self) -> None:
+        """Make the noise of the next steps, more each time, so that a short count stays small."""
+        t, last = self.t, self._ahead[-1]
+        count = min(max(8, 2 * self._made), AHEAD, self._terms.last - t)
+        ahead = [last, *self._noise_from(t).block(count).tolist()]
+        self._ahead, self._at, self._made, self._before = ahead, 1, count + 1, t - 1
+
+    def _noise_from(self, t: int) -> noise_stream.NoiseStream:
+        """The stream, standing after step t: it may have gone on and been interrupted before we took its noise."""
+        if self._stream.t != t:
+            self._stream.seek(t)
+        return self._stream
+
+    def _extend_numbers(self, rows: NDArray[np.int64], clipped: int) -> NDArray[np.int64]:
+        n, t, at = len(rows), self.t, self._at
+        out = np.empty(n, dtype=np.int64)
+        ready = min(n, self._made - at)
+        out[:ready] = self._ahead[at : at + ready]
+        stream = self._noise_from(t + self._made - at) if n > ready else self._stream
+        total = self._sum
+        for low, high in _pieces(ready, n):
+            if high > ready:
+                out[low:high] = stream.block(high - low)
+            sums = np.cumsum(rows[low:high], dtype=np.int64)
+            sums += total
+            out[low:high] += sums
+            total = int(sums[-1])
+        if n == ready:
+            self._sum, self._at, self._clipped = total, at + n, self._clipped + clipped
+        else:
+            ahead = [int(out[-1]) - total]
+            self._sum, self._clipped = total, self._clipped + clipped
+            self._ahead, self._at, self._made, self._before = ahead, 1, 1, t + n - 1
+        return out
+
+    # -- histograms ---------------------------------------------------------------------------------------------------
+
+    def _add_array(self, x: Any) -> NDArray[np.int64]:
+        rows, clipped = self._checked_rows(_one_row(x, self._terms.shape))
+        self._check_room(1)
+        out: NDArray[np.int64] = self._noise_from(self.t).step()
+        sums, row = self._sum, rows[0]
+        out += sums
+        out += row
+        last = out.copy()
+        # As in `add`: no call, and so no interrupt, from here to the last assignment.
+        sums += row
+        self._last = last
+        self._clipped += clipped
+        self._at += 1
+        return out
+
+    def _extend_arrays(self, rows: NDArray[np.int64], clipped: int) -> NDArray[np.int64]:
+        n = len(rows)
+        out: NDArray[np.int64] = self._noise_from(self.t).block(n)
+        if n == 0:
+            return out
+        total = self._sum.copy()
+        for noise, row in zip(out, rows, strict=True):
+            total += row
+            noise += total
+        last = out[-1].copy()
+        self._sum, self._last, self._clipped = total, last, self._clipped + clipped
+        self._at += n
+        return out
+
+    # -- the door -----------------------------------------------------------------------------------------------------
+
+    def _check_room(self, n: int) -> None:
+        self._stream._check_fork()
+        if self.t + n > self._terms.last:
+            raise HorizonExceeded(horizon=self._terms.last, step=self.t + n)
+
+    def _checked_rows(self, xs: ArrayLike) -> tuple[NDArray[np.int64], int]:
+        """The inputs of many steps as whole numbers within bounds, and how many had to be clipped."""
+        given = np.asarray(xs)
+        shape = self._terms.shape
+        if given.shape[1:] != shape or given.ndim == 0:
+            raise InputShapeError(given=given.shape, allowed=str(("n", *shape)).replace("'", ""))
+        if given.size == 0:
+            return np.empty((0, *shape), dtype=np.int64), 0
+        if given.dtype.kind not in "iub":
+            raise InputTypeError(given=f"{given.dtype.name} values", allowed="whole numbers (or True and False)")
+        if shape:
+            return self._checked_histograms(given)
+        low, high = int(given.min()), int(given.max())
+        if low >= self._least and high <= self._most:
+            return given, 0
+        if not self._clip:
+            off = low if low < self._least else high
+            raise InputOutOfBound(given=off, least=self._least, most=self._most, what="the value")
+        clipped = int(((given < self._least) | (given > self._most)).sum())
+        return np.clip(given, *_limits(given.dtype, self._least, self._most)).astype(np.int64), clipped
+
+    def _checked_histograms(self, given: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+        counts_only = self._terms.neighbours == "replace"
+        laplace = self._terms.budget.noise == "laplace"
+        clipped, rows = 0, given
+        for i, row in enumerate(given):
+            low, high = int(row.min()), int(row.max())
+            norm = _norm(row, max(high, -low), laplace=laplace)
+            if norm <= (self._largest if laplace else self._largest**2) and not (counts_only and low < 0):
+                continue
+            if not self._clip:
+                if counts_only and low < 0:
+                    raise InputOutOfBound(given=low, least=0, most=self._largest, what="every entry")
+                size, which = (float(norm), "ℓ1") if laplace else (math.sqrt(norm), "ℓ2")
+                raise InputOutOfBound(given=size, least=0, most=self._largest, what=f"the {which} norm")
+            if clipped == 0:
+                rows = given.astype(np.int64)
+            clipped += 1
+            rows[i] = _shrunk(row, self._largest, counts_only=counts_only, laplace=laplace)
+        return rows.astype(np.int64, copy=False), clipped
+
+
+@lru_cache(maxsize=256)
+def _settled(
+    horizon: int | None,
+    budget: Budget,
+    shape: tuple[int, ...],
+    bound: int,
+    largest: int | None,
+    mechanism: Mechanism | None,
+    participation: Participation,
+    neighbours: Neighbours,
+) -> tuple[Terms, float, int]:
+    """The terms (without a name), the scale of the noise, and the largest input of a step.
+
+    Remembered, because many counters with the same settings may be built at once.
+    """
+    limit = bound if largest is None else largest
+    if limit < bound:
+        raise InvalidArgument("largest", largest, f"at least bound={bound}, or None")
+    distance = float(bound)
+    if neighbours == "replace" and math.prod(shape) > 1:
+        distance *= 2.0 if budget.noise == "laplace" else _ROOT_2
+    chosen = mechanism or choose(horizon, budget.noise, math.prod(shape), "exact", participation)
+    terms = Terms("exact", horizon, budget, chosen, shape, bound, distance, participation, neighbours, "int64", "")
+    scale = terms.scale
+    noise = ROOM * terms.typical_noise(scale)[1]
+    if terms.last * limit + noise >= LARGEST:
+        raise SumsTooLarge(horizon=terms.last, largest=limit, noise=noise, most=LARGEST)
+    return terms, scale, limit
+
+
+def _whole(x: Any) -> int:
+    """One whole number; 1.0, NaN, "1" and arrays are refused."""
+    if isinstance(x, np.bool_):
+        return int(x)
+    try:
+        return operator.index(x)
+    except TypeError:
+        if isinstance(x, (list, tuple, np.ndarray)) and np.ndim(x):
+            raise InputShapeError(given=np.shape(x), allowed="()") from None
+        raise InputTypeError(given=repr(x), allowed="a whole number") from None
+
+
+def _one_row(x: Any, shape: tuple[int, ...]) -> NDArray[Any]:
+    row = np.asarray(x)
+    if row.shape != shape:
+        raise InputShapeError(given=row.shape, allowed=str(shape))
+    return row[None]
+
+
+def _norm(row: NDArray[Any], largest: int, *, laplace: bool) -> int:
+    """The ℓ1 norm, or the square of the ℓ2 norm, of whole numbers no larger than `largest`: exact."""
+    bits = largest.bit_length() * (1 if laplace else 2) + row.size.bit_length()
+    if bits >= 63:
+        return sum(abs(v) if laplace else v * v for v in map(int, row.ravel()))
+    flat = row.reshape(-1).astype(np.int64, copy=False)
+    return int(np.abs(flat).sum()) if laplace else int(np.dot(flat, flat))
+
+
+def _shrunk(row: NDArray[Any], largest: int, *, counts_only: bool, laplace: bool) -> NDArray[np.int64]:
+    """The same direction, as far out as the norm allows, rounded towards 0."""
+    values = [max(int(v), 0) if counts_only else int(v) for v in row.ravel()]
+    norm = sum(abs(v) if laplace else v * v for v in values)
+    if norm > (largest if laplace else largest**2):
+        # In integers: v·largest/norm, or the largest w with w² ≤ v²·largest²/norm².
+        values = [
+            (abs(v) * largest // norm if laplace else math.isqrt(v * v * largest * largest // norm))
+            * (-1 if v < 0 else 1)
+            for v in values
+        ]
+    return np.array(values, dtype=np.int64).reshape(row.shape)
+
+
+def _limits(dtype: np.dtype[Any], least: int, most: int) -> tuple[int, int]:
+    """The part of least..most that the dtype can hold: NumPy compares within one dtype."""
+    if dtype.kind == "b":
+        return max(least, 0), min(most, 1)
+    info = np.iinfo(dtype)
+    return max(least, int(info.min)), min(most, int(info.max))
+
+
+def _pieces(ready: int, n: int) -> list[tuple[int, int]]:
+    """0..n in pieces that stay in cache; what is ready comes as a piece of its own."""
+    starts = list(range(ready, n, CHUNK))
+    pieces = [(low, min(low + CHUNK, n)) for low in starts]
+    return [(0, ready), *pieces] if ready else pieces

@@ -1,0 +1,214 @@
+"""How far a release may be from the truth: the exact law of exactly rounded noise.
+
+A release of the exact lane is the true sum plus the integer nearest to an ideal noise G, so it is off by at most h
+exactly if |G| < h + 1/2. G is Gaussian of known variance, or a sum of independent Laplace draws.
+
+A sum of n Laplace draws of scale b is not Gaussian, and need not be treated as if it were: from the partial fractions
+
+    1/(1 - u²)^n = Σ_{j=1..n} c_j (1/(1 - u)^j + 1/(1 + u)^j),   c_j = C(2n-j-1, n-1) / 2^(2n-j),
+
+it exceeds x ≥ 0 with probability Σ c_j · Q(j, x/b), where Q(j, ·) is the tail of a gamma law: all terms positive,
+nothing cancels. A Laplace draw of a larger scale c is a sum of N draws of scale b with N geometric of mean (c/b)²
+(compare 1/(1 + c²s²) with the geometric series), so draws of several scales are a mixture over n: positive again.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import Counter as Multiset
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfc, gammaincc, gammaln
+
+from dpstream.errors import InvalidArgument
+from dpstream.mechanisms.base import Mechanism
+from dpstream.mechanisms.stack import StackMechanism
+from dpstream.mechanisms.unbounded import Unbounded, place
+
+__all__ = [
+    "GaussianNoise",
+    "LaplaceNoise",
+    "RealNoise",
+    "check_confidence",
+    "half_width",
+    "noise_at",
+    "rounded_variance",
+]
+
+#: Below this standard deviation the variance of rounded noise is summed term by term, above it by Fourier series.
+_NARROW = 2.0
+#: A mixture over the number of Laplace draws is cut where what is left is less likely than this.
+_NEGLIGIBLE = 1e-18
+
+
+class RealNoise(ABC):
+    """The law of one release's noise before rounding: symmetric around 0."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """The variance of the noise."""
+
+    @abstractmethod
+    def beyond(self, x: Any) -> Any:
+        """P(|noise| > x) for x ≥ 0, a number or an array."""
+
+    @abstractmethod
+    def transform(self, s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """E cos(s · noise), the characteristic function, and its derivative."""
+
+
+@dataclass(frozen=True)
+class GaussianNoise(RealNoise):
+    """Gaussian noise of the given standard deviation."""
+
+    stddev: float
+
+    @property
+    def variance(self) -> float:
+        return self.stddev**2
+
+    def beyond(self, x: Any) -> Any:
+        return erfc(np.asarray(x) / (self.stddev * math.sqrt(2)))
+
+    def transform(self, s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        value = np.exp(-0.5 * (self.stddev * s) ** 2)
+        return value, -(self.stddev**2) * s * value
+
+
+@dataclass(frozen=True)
+class LaplaceNoise(RealNoise):
+    """A sum of independent Laplace draws: as many as `counts` says of each of the `scales` (rising)."""
+
+    scales: tuple[float, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def variance(self) -> float:
+        return sum(2 * count * scale**2 for scale, count in zip(self.scales, self.counts, strict=True))
+
+    def beyond(self, x: Any) -> Any:
+        j = np.arange(1, self._mixture.size + 1)
+        tails = gammaincc(j, np.asarray(x, dtype=np.float64)[..., None] / self.scales[0])
+        return tails @ self._mixture
+
+    def transform(self, s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        value, slope = np.ones_like(s), np.zeros_like(s)
+        for scale, count in zip(self.scales, self.counts, strict=True):
+            factor = 1 + (scale * s) ** 2
+            value = value / factor**count
+            slope = slope - 2 * count * scale**2 * s / factor
+        return value, slope * value
+
+    @cached_property
+    def _mixture(self) -> NDArray[np.float64]:
+        """The chance of each j = 1, 2, ... that |noise| has the law of j exponentials of the least scale."""
+        number = self._number_of_draws
+        n = np.arange(1, number.size + 1)[:, None]
+        j = np.arange(1, number.size + 1)[None, :]
+        with np.errstate(invalid="ignore"):
+            logs = gammaln(2 * n - j) - gammaln(n) - gammaln(n - j + 1) - (2 * n - j - 1) * math.log(2)
+        weights = number @ np.where(j <= n, np.exp(np.where(j <= n, logs, 0.0)), 0.0)
+        return np.asarray(weights / weights.sum())
+
+    @property
+    def _number_of_draws(self) -> NDArray[np.float64]:
+        """The chance of each n = 1, 2, ... that the noise is a sum of n draws of the least scale."""
+        chances = np.ones(1)  # of 0, 1, 2, ...
+        for scale, count in zip(self.scales, self.counts, strict=True):
+            chances = np.convolve(chances, _negative_binomial(count, (self.scales[0] / scale) ** 2))
+        return chances[1:]
+
+
+def _negative_binomial(successes: int, p: float) -> NDArray[np.float64]:
+    """The chance of each n = 0, 1, 2, ... that the given number of successes takes n trials."""
+    chances = [0.0] * successes + [p**successes]
+    failures, left = 0, 1.0 - chances[-1]
+    while p < 1 and left > _NEGLIGIBLE and (failures < successes / p or chances[-1] > _NEGLIGIBLE):
+        failures += 1
+        chances.append(chances[-1] * (1 - p) * (successes + failures - 1) / failures)
+        left -= chances[-1]
+    return np.array(chances)
+
+
+def noise_at(mechanism: Mechanism, scale: float, t: int) -> RealNoise:
+    """The law of the noise of release t."""
+    if mechanism.noise == "gaussian":
+        return GaussianNoise(scale * math.sqrt(mechanism._row_norm(t)))
+    found = Multiset(abs(weight) * scale for weight in _weights(mechanism, t))
+    scales = tuple(sorted(found))
+    return LaplaceNoise(scales, tuple(found[s] for s in scales))
+
+
+def _weights(mechanism: Mechanism, t: int) -> list[float]:
+    """The entries of row t of L that are not zero."""
+    if isinstance(mechanism, Unbounded):
+        j, within = place(t)
+        total, inner = mechanism.scales(0)[0], mechanism.scales(j)[1]
+        return [total] * j + [inner * weight for weight in _weights(mechanism.epoch(j), within)]
+    if isinstance(mechanism, StackMechanism):
+        entries = mechanism.entries(t)
+        if entries is not None:
+            move, _ = mechanism._next_move(mechanism._cursor(t - 1))
+            return [entry.weight for entry in entries] + list(move.padding)
+    row = mechanism.factors(t)[0][-1]
+    return [float(weight) for weight in row[row != 0]]
+
+
+def rounded_variance(noise: RealNoise) -> float:
+    """The variance of the integer nearest to the noise: the noise's own and 1/12, up to what rounding correlates.
+
+    With r(x) = x - (nearest integer) = Σ_m (-1)^(m+1) sin(2πmx)/(πm), the variance E(G - r(G))² needs no more than the
+    characteristic function at multiples of 2π. Where that falls slowly, the tail is summed instead.
+
+    Examples
+    --------
+    >>> rounded_variance(GaussianNoise(3.0))
+    9.08333333...
+    >>> rounded_variance(GaussianNoise(0.1)) < 1e-5
+    True
+    """
+    spread = math.sqrt(noise.variance)
+    if spread < _NARROW:
+        k = np.arange(1, 64 + math.ceil(64 * spread))
+        return float(((2 * k - 1) * noise.beyond(k - 0.5)).sum())
+    m = np.arange(1, 1001)
+    sign = np.where(m % 2, -1.0, 1.0)
+    value, slope = noise.transform(2 * np.pi * m)
+    return noise.variance + 1 / 12 + float((sign * (value / (np.pi * m) ** 2 - 2 * slope / (np.pi * m))).sum())
+
+
+def check_confidence(confidence: object) -> float:
+    """A confidence strictly between 0 and 1."""
+    if isinstance(confidence, (int, float, np.integer, np.floating)) and 0 < confidence < 1:
+        return float(confidence)
+    raise InvalidArgument("confidence", confidence, "a number strictly between 0 and 1")
+
+
+@lru_cache(maxsize=4096)
+def half_width(noise: RealNoise, confidence: float) -> int:
+    """The least whole h with P(|nearest integer to the noise| ≤ h) ≥ confidence.
+
+    Examples
+    --------
+    >>> half_width(GaussianNoise(10.0), 0.95)  # 1.96 standard deviations are 19.6
+    20
+    >>> half_width(GaussianNoise(0.1), 0.95)
+    0
+    """
+    miss = 1 - confidence
+    low, high = -1, 0  # low is too small, high may be
+    while noise.beyond(high + 0.5) > miss:
+        low, high = high, 2 * high + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if noise.beyond(middle + 0.5) > miss:
+            low = middle
+        else:
+            high = middle
+    return high

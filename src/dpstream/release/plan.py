@@ -1,0 +1,379 @@
+"""Which mechanism to take: all that can serve, ranked, with the reason why the first is first.
+
+Errors are those of the budget asked for, priced under the participation asked for (a mechanism that is good for one
+step a person need not be good for five). Times are predicted from the number of draws and the memory that a step moves,
+with constants measured on one core of a 2.x GHz x86-64 server: right to a factor of two elsewhere, and good enough to
+tell a tree from a Toeplitz mechanism.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from dpstream.budget import Budget, noise_scale, pure_dp, zcdp
+from dpstream.errors import DpstreamError, InvalidArgument, NoiseLawError, NothingFits
+from dpstream.mechanisms.anytime_toeplitz import AnytimeToeplitz
+from dpstream.mechanisms.balanced_toeplitz import BalancedToeplitz
+from dpstream.mechanisms.base import Mechanism, NoiseLaw, check_whole
+from dpstream.mechanisms.binary import Binary
+from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz
+from dpstream.mechanisms.convolution import ConvolutionMechanism
+from dpstream.mechanisms.growing_smooth import GrowingSmooth
+from dpstream.mechanisms.honaker import Honaker
+from dpstream.mechanisms.log_matrix import LogMatrix
+from dpstream.mechanisms.optimal import Optimal
+from dpstream.mechanisms.recurrence import RecurrenceMechanism
+from dpstream.mechanisms.signed_digits import SignedDigits
+from dpstream.mechanisms.smooth import SmoothBinary
+from dpstream.mechanisms.square_root import SquareRoot
+from dpstream.mechanisms.unbounded import Unbounded
+from dpstream.mechanisms.weighted import WeightedTree
+from dpstream.noise.stream import _check_shape
+from dpstream.participation import Participation
+from dpstream.release.terms import Lane, check_budget, check_participation, check_release_horizon
+
+__all__ = ["Objective", "Plan", "PlanRow", "choose", "plan"]
+
+Objective = Literal["max", "mean", "speed", "uniform"]
+_OBJECTIVES = ("max", "mean", "speed", "uniform")
+
+#: Unless told otherwise a mechanism may keep this many vectors: enough for every tree and every recurrence.
+VECTORS = 64
+#: Streams without a horizon are ranked by their errors up to here.
+UNBOUNDED_STEPS = 2**20
+#: The optimal factorisation takes seconds to find and a dense matrix to keep: above this it must be asked for.
+OPTIMAL_STEPS = 1000
+#: Mechanisms that keep their history have no formula for their errors: above this they are left out.
+HISTORY_STEPS = 2**22
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """One mechanism that can serve, and what it costs.
+
+    Attributes
+    ----------
+    mechanism
+        The mechanism; it goes straight into `Counter` or `RunningSum`.
+    max_stddev, mean_stddev
+        The largest standard deviation of a release, and the root of the mean variance, for a bound of 1.
+    draws
+        Independent draws a release takes on average, per coordinate.
+    memory
+        Bytes that the noise keeps between two steps.
+    nanoseconds
+        Predicted time of a release's noise.
+    fits
+        Whether it keeps to the memory allowed.
+    """
+
+    mechanism: Mechanism
+    max_stddev: float
+    mean_stddev: float
+    draws: float
+    memory: int
+    nanoseconds: float
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Mechanisms ranked for one purpose; `print` it for a table.
+
+    Attributes
+    ----------
+    rows
+        The mechanisms that can serve, best first; those that need too much memory come last.
+    objective
+        What they are ranked by.
+    left_out
+        Mechanisms that were not considered, and why.
+    """
+
+    horizon: int | None
+    budget: Budget
+    shape: tuple[int, ...]
+    lane: Lane
+    objective: Objective
+    participation: Participation
+    rows: tuple[PlanRow, ...]
+    left_out: dict[str, str] = field(compare=False)
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The first one."""
+        return self.rows[0].mechanism
+
+    @property
+    def reason(self) -> str:
+        """One sentence on why the first is first."""
+        first = self.rows[0]
+        name = type(first.mechanism).__name__
+        others = [row for row in self.rows[1:] if row.fits]
+        if self.objective == "uniform":
+            return f"{name} is first because every release carries noise of the very same law."
+        if not others:
+            return f"{name} is first because no other mechanism fits."
+        second = type(others[0].mechanism).__name__
+        if self.objective == "speed":
+            return (
+                f"{name} is first because its noise takes least time, about {_time(first.nanoseconds)} a release;"
+                f" {second} takes {_time(others[0].nanoseconds)}."
+            )
+        what = "largest" if self.objective == "max" else "mean"
+        mine, theirs = (_error(row, self.objective) for row in (first, others[0]))
+        more = 100 * (theirs**2 / mine**2 - 1)
+        return (
+            f"{name} is first because its {what} variance is least among those that fit the memory:"
+            f" {second} has {more:.3g} % more."
+        )
+
+    def __str__(self) -> str:
+        steps = "no horizon" if self.horizon is None else f"{self.horizon:,} releases"
+        person = "one step a person" if self.participation == Participation() else repr(self.participation)
+        title = f"{steps}, {self.budget!r}, shape {self.shape}, {self.lane} lane, {person}; by {self.objective!r}"
+        if self.horizon is None:
+            title += f" over {UNBOUNDED_STEPS:,} steps"
+        heading = ("", "mechanism", "max std", "mean std", "draws", "memory", "time", "")
+        lines = [heading] + [
+            (
+                str(i),
+                _title(row.mechanism),
+                f"{row.max_stddev:.4g}",
+                f"{row.mean_stddev:.4g}",
+                f"{row.draws:.3g}",
+                _size(row.memory),
+                _time(row.nanoseconds),
+                "" if row.fits else "too much memory",
+            )
+            for i, row in enumerate(self.rows, start=1)
+        ]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = [
+            "  ".join(
+                cell.ljust(width) if i in (1, len(line) - 1) else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        notes = [f"{name} left out: {why}" for name, why in self.left_out.items()]
+        return "\n".join([title, *table, self.reason, *notes])
+
+
+def plan(
+    horizon: int | None,
+    budget: Budget,
+    *,
+    shape: int | Sequence[int] = (),
+    lane: Lane | None = None,
+    objective: Objective = "max",
+    participation: Participation | None = None,
+    memory: int | None = None,
+    optimal: bool = False,
+) -> Plan:
+    """Rank all mechanisms that can serve.
+
+    Parameters
+    ----------
+    horizon, budget, shape, participation
+        As for `Counter` and `RunningSum`.
+    lane
+        "exact" (Counter; the default) or "float" (RunningSum).
+    objective
+        "max": the least largest variance. "mean": the least mean variance. "speed": the least time. "uniform": the same
+        noise law at every release (the padded smooth tree), then the least variance.
+    memory
+        The most bytes that the noise may keep between two steps; None for 64 vectors of the lane's numbers.
+    optimal
+        Consider the certified optimum, too: minutes to find and a dense matrix to keep, above a thousand steps.
+
+    Raises
+    ------
+    NothingFits
+        If no mechanism can serve at all.
+
+    Examples
+    --------
+    >>> import dpstream as dp
+    >>> plan = dp.plan(horizon=1000, budget=dp.zcdp(rho=0.5))
+    >>> type(plan.mechanism).__name__
+    'BalancedToeplitz'
+    >>> counter = dp.Counter(horizon=1000, budget=dp.zcdp(rho=0.5), mechanism=plan.mechanism)
+    """
+    horizon, budget = check_release_horizon(horizon), check_budget(budget)
+    if lane not in (None, "exact", "float"):
+        raise InvalidArgument("lane", lane, "'exact', 'float' or None")
+    if objective not in _OBJECTIVES:
+        raise InvalidArgument("objective", objective, f"one of {', '.join(map(repr, _OBJECTIVES))}")
+    checked = _check_shape(shape)
+    lane = "exact" if lane is None else lane
+    if lane == "float" and budget.noise == "laplace":
+        raise pure_in_float_lane(budget)
+    room = None if memory is None else check_whole("memory", memory)
+    participation = check_participation(participation)
+    left_out: dict[str, str] = {}
+    rows = []
+    for mechanism in _candidates(horizon, budget.noise, objective, optimal, left_out):
+        rows.append(_row(mechanism, horizon, budget, math.prod(checked), lane, participation, room))
+    if not rows:
+        raise NothingFits(wanted=f"horizon={horizon}, {budget!r}, objective={objective!r}", reasons=left_out)
+    rows.sort(key=lambda row: (not row.fits, _error(row, objective), row.nanoseconds))
+    return Plan(horizon, budget, checked, lane, objective, participation, tuple(rows), left_out)
+
+
+def pure_in_float_lane(budget: Budget) -> NoiseLawError:
+    """Why a pure budget has no place in the float lane."""
+    return NoiseLawError(
+        f"{budget!r} needs Laplace noise, which is made exactly rounded only: use Counter (the exact lane) for a pure"
+        " budget, or zcdp or approx_dp for floating-point sums"
+    )
+
+
+@lru_cache(maxsize=256)
+def choose(
+    horizon: int | None, noise: NoiseLaw, coordinates: int, lane: Lane, participation: Participation
+) -> Mechanism:
+    """The first of the plan for the least largest variance. No budget is needed: it scales all errors alike.
+
+    With one step a person the first is known without looking at the others, which saves the time of pricing them; a test
+    holds this against the plan.
+    """
+    if participation.reach(horizon) == 1:
+        if noise == "laplace":
+            return GrowingSmooth(noise="laplace") if horizon is None else SmoothBinary(horizon, noise="laplace")
+        if horizon is None:
+            return AnytimeToeplitz()
+        try:
+            return BalancedToeplitz(horizon)
+        except DpstreamError:
+            return BufferedToeplitz(horizon)
+    budget = zcdp(0.5) if noise == "gaussian" else pure_dp(1.0)
+    return plan(horizon, budget, shape=(coordinates,), lane=lane, participation=participation).mechanism
+
+
+# -- who can serve ----------------------------------------------------------------------------------------------------
+
+
+def _candidates(
+    horizon: int | None, noise: NoiseLaw, objective: Objective, optimal: bool, left_out: dict[str, str]
+) -> Iterator[Mechanism]:
+    for name, make in _makers(horizon, noise, objective):
+        if name in ("SquareRoot", "LogMatrix") and horizon is not None and horizon > HISTORY_STEPS:
+            left_out[name] = f"it keeps its whole history, and {horizon:,} steps are too many for that"
+        elif name == "Optimal" and not optimal and (horizon or 0) > OPTIMAL_STEPS:
+            left_out[name] = f"above {OPTIMAL_STEPS:,} steps it must be asked for, with optimal=True"
+        else:
+            try:
+                yield make()
+            except DpstreamError as error:
+                left_out[name] = str(error)
+
+
+def _makers(horizon: int | None, noise: NoiseLaw, objective: Objective) -> list[tuple[str, Callable[[], Mechanism]]]:
+    if objective == "uniform":
+        if horizon is None:
+            return []
+        return [("SmoothBinary", lambda: SmoothBinary(horizon, noise=noise, padded=True))]
+    if horizon is None:
+        endless: list[tuple[str, Callable[[], Mechanism]]] = [
+            ("GrowingSmooth", lambda: GrowingSmooth(noise=noise)),
+            ("Unbounded", lambda: Unbounded(noise=noise)),
+        ]
+        if noise == "gaussian":
+            endless += [("AnytimeToeplitz", AnytimeToeplitz), ("LogMatrix", LogMatrix)]
+        return endless
+    T = horizon
+    bounded: list[tuple[str, Callable[[], Mechanism]]] = [
+        ("SmoothBinary", lambda: SmoothBinary(T, noise=noise)),
+        ("SignedDigits", lambda: SignedDigits(T, noise=noise)),
+        ("Binary", lambda: Binary(T, noise=noise)),
+    ]
+    if noise == "gaussian":
+        bounded += [
+            ("BalancedToeplitz", lambda: BalancedToeplitz(T)),
+            ("BufferedToeplitz", lambda: BufferedToeplitz(T)),
+            ("SquareRoot", lambda: SquareRoot(T, normalized=True)),
+            ("WeightedTree", lambda: WeightedTree(T)),
+            ("Honaker", lambda: Honaker(T)),
+            ("Optimal", lambda: Optimal(T)),
+        ]
+    return bounded
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------------
+
+
+def _row(
+    mechanism: Mechanism,
+    horizon: int | None,
+    budget: Budget,
+    coordinates: int,
+    lane: Lane,
+    participation: Participation,
+    room: int | None,
+) -> PlanRow:
+    steps = UNBOUNDED_STEPS if horizon is None else horizon
+    scale = noise_scale(mechanism, budget, participation=participation)
+    unit = 2 * scale**2 if budget.noise == "laplace" else scale**2
+    rounding = 1 / 12 if lane == "exact" else 0.0
+    vectors = mechanism.memory
+    if isinstance(mechanism, RecurrenceMechanism) and lane == "exact":
+        vectors *= 2  # exact recurrences keep their buffers in double-double
+    number = 8 if lane == "exact" or coordinates < 64 else 4
+    held = vectors * coordinates * number
+    return PlanRow(
+        mechanism,
+        math.sqrt(unit * mechanism._max_row_norm(steps) + rounding),
+        math.sqrt(unit * mechanism._mean_row_norm(steps) + rounding),
+        mechanism.draws_per_step.average,
+        held,
+        _nanoseconds(mechanism, steps, coordinates, lane),
+        held <= room if room is not None else vectors <= 2 * VECTORS,
+    )
+
+
+def _nanoseconds(mechanism: Mechanism, steps: int, coordinates: int, lane: Lane) -> float:
+    """The predicted time of one step's noise. Per coordinate: every draw, every vector moved, and the rounding."""
+    draw, vector, rounding = (8.0, 1.5, 2.0) if lane == "exact" else (1.2, 0.5, 0.0)
+    if isinstance(mechanism, RecurrenceMechanism):
+        moved = float(mechanism.memory) * (4.0 if lane == "exact" else 1.5)
+    elif isinstance(mechanism, ConvolutionMechanism):
+        moved = 3.0 * max(1.0, math.log2(steps)) ** 2  # blocks of doubling length, each by FFT
+    elif isinstance(mechanism, Optimal):
+        moved = steps / 2
+    else:
+        moved = 2.0
+    each = draw * mechanism.draws_per_step.average + vector * moved + rounding
+    return each * coordinates
+
+
+def _error(row: PlanRow, objective: Objective) -> float:
+    """What the rows are sorted by: less is better."""
+    if objective == "speed":
+        return row.nanoseconds
+    return row.mean_stddev if objective == "mean" else row.max_stddev
+
+
+def _title(mechanism: Mechanism) -> str:
+    name = type(mechanism).__name__
+    return f"{name}, padded" if getattr(mechanism, "padded", False) else name
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _time(nanoseconds: float) -> str:
+    for unit in ("ns", "µs", "ms"):
+        if nanoseconds < 1000:
+            return f"{nanoseconds:.3g} {unit}"
+        nanoseconds /= 1000
+    return f"{nanoseconds:.3g} s"

@@ -1,0 +1,268 @@
+"""The compiled kernel and its NumPy twin agree to the last bit, in every function."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpstream.kernel import twin
+
+EDGES_32 = np.array(
+    [
+        0, 1, 2, 3, 2**8, 2**23, 2**24 - 1, 2**24 + 1, 2**29, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1,
+        3 * 2**30, 2**32 - 2**24, 2**32 - 3, 2**32 - 2, 2**32 - 1, 0xB504F333, 0xB504F334, 0x5A827999,
+    ],
+    dtype=np.uint32,
+)  # fmt: skip
+EDGES_64 = np.array(
+    [
+        0, 1, 2, 3, 2**32 - 1, 2**32, 2**50 - 1, 2**50, 2**53 + 1, 2**61, 2**62 - 1, 2**62, 2**63 - 1, 2**63,
+        2**63 + 1, 3 * 2**62, 2**64 - 2**34, 2**64 - 2**34 + 1, 2**64 - 3, 2**64 - 2, 2**64 - 1,
+        0xB504F333F9DE6484, 0x5A827999FCEF3242, 0xB504F333F9DE6485,
+    ],
+    dtype=np.uint64,
+)  # fmt: skip
+SIZES = (0, 1, 63, 64, 65, 1000, 200_001)
+
+
+def words(rng: np.random.Generator, draws: int, tile: int) -> np.ndarray:
+    """Words for so many draws, in whole tiles; every pair of edges stands at the beginning."""
+    count = -(-draws // tile) * tile
+    source = rng.integers(0, 2**32 if tile == 64 else 2**64, count, dtype=np.uint32 if tile == 64 else np.uint64)
+    edges = EDGES_32 if tile == 64 else EDGES_64
+    first, second = (grid.ravel() for grid in np.meshgrid(edges, edges))
+    pairs = source.reshape(-1, 2, tile // 2)
+    full = min(len(pairs), first.size // (tile // 2))
+    pairs[:full, 0] = first[: full * (tile // 2)].reshape(full, tile // 2)
+    pairs[:full, 1] = second[: full * (tile // 2)].reshape(full, tile // 2)
+    return source
+
+
+def assert_same(a: np.ndarray, b: np.ndarray) -> None:
+    assert a.dtype == b.dtype
+    assert a.shape == b.shape
+    assert a.tobytes() == b.tobytes()
+
+
+def both(compiled: ModuleType, name: str, *args: Any) -> list[tuple[Any, list[Any]]]:
+    """What each kernel returns, and the arrays it was given as it left them."""
+    results = []
+    for module in (compiled, twin):
+        copies = [arg.copy() if isinstance(arg, np.ndarray) else arg for arg in args]
+        results.append((getattr(module, name)(*copies), copies))
+    return results
+
+
+def assert_both_same(compiled: ModuleType, name: str, *args: Any) -> Any:
+    (value, left), (other, right) = both(compiled, name, *args)
+    if isinstance(value, bytes):
+        value = np.frombuffer(value, np.int64)
+        assert_same(value, other)
+    else:
+        assert value == other
+    for a, b in zip(left, right, strict=True):
+        if isinstance(a, np.ndarray):
+            assert_same(a, b)
+    return value
+
+
+def test_the_same_functions_with_the_same_arguments(compiled: ModuleType) -> None:
+    functions = {name for name in twin.__all__ if name.islower()}
+    assert {name for name, f in vars(compiled).items() if inspect.isbuiltin(f)} == functions
+    for name in functions:
+        there, here = inspect.signature(getattr(compiled, name)), inspect.signature(getattr(twin, name))
+        assert [(p.name, p.kind) for p in there.parameters.values()] == [
+            (p.name, p.kind) for p in here.parameters.values()
+        ]
+
+
+@pytest.mark.parametrize(("name", "tile", "draws"), [("normal_f32", 64, 2**22), ("normal_f64", 32, 2**21)])
+def test_normals(compiled: ModuleType, rng: np.random.Generator, name: str, tile: int, draws: int) -> None:
+    out = np.empty(draws, np.float32 if tile == 64 else np.float64)
+    assert_both_same(compiled, name, words(rng, draws, tile), out)
+
+
+def test_laplace(compiled: ModuleType, rng: np.random.Generator) -> None:
+    assert_both_same(compiled, "laplace_f64", words(rng, 2**21, 32), np.empty(2**21))
+
+
+@pytest.mark.parametrize("kind", ["normal", "laplace"])
+def test_flags(compiled: ModuleType, rng: np.random.Generator, kind: str) -> None:
+    source = words(rng, 2**21, 32)
+    source[::50_021] = 7
+    assert assert_both_same(compiled, "flag_unsafe", source, kind).size > 40
+
+
+@pytest.mark.parametrize("offset", [1, 3, 4])
+def test_words_need_not_be_aligned(kernel: ModuleType, rng: np.random.Generator, offset: int) -> None:
+    source = rng.bytes(offset + 256 * 3)
+    for name, dtype in (("normal_f32", np.float32), ("normal_f64", np.float64), ("laplace_f64", np.float64)):
+        shifted, plain = np.empty((2, 256 * 3 // np.dtype(dtype).itemsize), dtype)
+        getattr(kernel, name)(memoryview(source)[offset:], shifted)
+        getattr(kernel, name)(source[offset:], plain)
+        assert_same(shifted, plain)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("based", [False, True])
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_stack_step(
+    compiled: ModuleType, rng: np.random.Generator, n: int, padded: bool, based: bool, suffix: str
+) -> None:
+    tile, dtype = (64, np.float32) if suffix == "f32" else (32, np.float64)
+    base = rng.standard_normal(n).astype(dtype) if based else None
+    pad = words(rng, n, tile)[::-1].copy() if padded else None
+    node, top, out = words(rng, n, tile), np.empty(n, dtype), np.empty(n, dtype)
+    assert_both_same(compiled, f"stack_step_{suffix}", node, 1.7, pad, 0.3, base, top, out)
+    if not padded:
+        assert_both_same(compiled, f"stack_step_{suffix}", node, 1.7, None, 0.3, base, top, None)
+
+
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_stack_step_is_the_transform_and_two_sums(kernel: ModuleType, rng: np.random.Generator, suffix: str) -> None:
+    tile, dtype = (64, np.float32) if suffix == "f32" else (32, np.float64)
+    n, whole = 1000, -(-1000 // tile) * tile
+    node, pad = words(rng, n, tile), words(rng, n, tile)[::-1].copy()
+    z, zpad = np.empty((2, whole), dtype)
+    getattr(kernel, f"normal_{suffix}")(node, z)
+    getattr(kernel, f"normal_{suffix}")(pad, zpad)
+    base = rng.standard_normal(n).astype(dtype)
+    top, out = base.copy(), np.empty(n, dtype)
+    getattr(kernel, f"stack_step_{suffix}")(node, 1.7, pad, 0.3, top, top, out)  # in place
+    assert_same(top, base + z[:n] * dtype(1.7))
+    assert_same(out, top + zpad[:n] * dtype(0.3))
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("slow", [0, 1, 2])
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_recurrence_step(compiled: ModuleType, rng: np.random.Generator, n: int, slow: int, suffix: str) -> None:
+    tile, dtype = (64, np.float32) if suffix == "f32" else (32, np.float64)
+    gaps, weights = np.array([1e-6, 1e-3, 0.1, 0.7]), rng.standard_normal(4)
+    slow_state = rng.standard_normal((slow, n)) if slow else None
+    fast_state = rng.standard_normal((4 - slow, n)).astype(dtype)
+    for lo, hi in ((0, n), (n // 2 // tile * tile, n), (0, n // 3)):
+        out = np.empty(hi - lo, dtype)
+        source = words(rng, hi - lo, tile)
+        assert_both_same(
+            compiled,
+            f"recurrence_step_{suffix}",
+            source,
+            1.3,
+            0.9,
+            gaps,
+            weights,
+            slow_state,
+            fast_state,
+            lo,
+            hi,
+            out,
+        )
+
+
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_recurrence_step_in_chunks(kernel: ModuleType, rng: np.random.Generator, suffix: str) -> None:
+    tile, dtype = (64, np.float32) if suffix == "f32" else (32, np.float64)
+    n, cut = 1000, 6 * tile
+    gaps, weights, source = np.array([1e-6, 0.1, 0.7]), rng.standard_normal(3), words(rng, n, tile)
+    step = getattr(kernel, f"recurrence_step_{suffix}")
+    slow, fast = rng.standard_normal((1, n)), rng.standard_normal((2, n)).astype(dtype)
+    slow_too, fast_too = slow.copy(), fast.copy()
+    whole, parts = np.empty((2, n), dtype)
+    step(source, 1.3, 0.9, gaps, weights, slow, fast, 0, n, whole)
+    step(source[cut:], 1.3, 0.9, gaps, weights, slow_too, fast_too, cut, n, parts[cut:])
+    step(source[:cut], 1.3, 0.9, gaps, weights, slow_too, fast_too, 0, cut, parts[:cut])
+    for a, b in ((whole, parts), (slow, slow_too), (fast, fast_too)):
+        assert_same(a, b)
+
+
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_add_into(compiled: ModuleType, rng: np.random.Generator, suffix: str) -> None:
+    dtype = np.float32 if suffix == "f32" else np.float64
+    for n in SIZES:
+        out, x = rng.standard_normal((2, n)).astype(dtype)
+        assert_both_same(compiled, f"add_into_{suffix}", out, x, 0.3)
+
+
+def random_moves(rng: np.random.Generator, n: int, depth: int, most: int) -> tuple[np.ndarray, int]:
+    pops = np.empty(n, np.uint8)
+    for t in range(n):
+        least = 1 if depth == most else 0
+        pops[t] = rng.integers(least, min(depth, 5) + 1) if depth else 0
+        depth += 1 - int(pops[t])
+    return pops, depth
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 16])
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_stack_block(
+    compiled: ModuleType, rng: np.random.Generator, d: int, mixed: bool, padded: bool, suffix: str
+) -> None:
+    dtype = np.float32 if suffix == "f32" else np.float64
+    for n, depth in ((0, 3), (1, 0), (300, 0), (4000 if mixed else 40_000, 5)):
+        most = 20
+        pops, after = random_moves(rng, n, depth, most)
+        padding = rng.standard_normal(n) * rng.integers(0, 2, n) if padded else np.zeros(n)
+        zpad = rng.standard_normal((n, d)).astype(dtype) if padded else None
+        if zpad is not None:
+            zpad[padding == 0] = np.nan  # must not be read as a number
+        mix = rng.standard_normal((6, 5)) if mixed else None
+        z, stack = rng.standard_normal((n, d)).astype(dtype), rng.standard_normal((most, d)).astype(dtype)
+        args = (pops, rng.standard_normal(n), padding, mix, z, zpad, stack, depth, np.zeros((n, d), dtype))
+        assert assert_both_same(compiled, f"stack_block_{suffix}", *args) == after
+
+
+@pytest.mark.parametrize(
+    "label", [1, 0b111, 2**5 - 1 << 3, 2**17 - 1, 2**30 + 2**11 - 1, 0b1011001110011 << 40, 5 << 60]
+)
+def test_smooth_moves(compiled: ModuleType, label: int) -> None:
+    for n in (0, 1, 2, 1000, 300_000):
+        steps = np.empty((2, n), np.uint8)
+        try:
+            expected = twin.smooth_moves(label, steps[0].copy(), steps[1].copy())
+        except ValueError:
+            assert n > 30
+            with pytest.raises(ValueError, match="successors"):
+                compiled.smooth_moves(label, steps[0].copy(), steps[1].copy())
+            continue
+        assert assert_both_same(compiled, "smooth_moves", label, steps[0], steps[1]) == expected
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 8, 19])
+@pytest.mark.parametrize("b", [0, 1, 6, 8, 13])
+@pytest.mark.parametrize("precise", [False, True])
+def test_recurrence_block(compiled: ModuleType, rng: np.random.Generator, d: int, b: int, precise: bool) -> None:
+    for n in (0, 1, 50, 1500):
+        gaps, weights = 10.0 ** -rng.uniform(0, 8, b), rng.standard_normal(b)
+        high = rng.standard_normal((b, d))
+        low = high * rng.standard_normal((b, d)) * 2.0**-54 if precise else None
+        rest = np.zeros((n, d)) if precise else None
+        scales = rng.uniform(0.5, 2, (2, n))
+        args = (
+            rng.standard_normal((n, d)),
+            scales[0],
+            scales[1],
+            gaps,
+            weights,
+            high,
+            low,
+            np.zeros((n, d)),
+            rest,
+        )
+        assert_both_same(compiled, "recurrence_block_f64", *args)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6, 2.0**51, 2.0**58])
+def test_rounding(compiled: ModuleType, rng: np.random.Generator, scale: float) -> None:
+    for n in (0, 1, 511, 512, 513, 2**20):
+        x = np.clip(rng.standard_normal(n) * scale, -(2.0**61), 2.0**61)
+        x[: n // 8] = np.rint(x[: n // 8]) + 0.5
+        for guard in (0.0, 1e-3, 0.6):
+            assert_both_same(compiled, "round_guarded", x, guard, np.empty(n, np.int64))

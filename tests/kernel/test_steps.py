@@ -1,0 +1,167 @@
+"""The kernel's block functions are the pure steps of the mechanisms; the precise recurrence is precise."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from dpstream.mechanisms.honaker import Honaker
+from dpstream.mechanisms.recurrence import RecurrenceMechanism, RecurrenceState
+from dpstream.mechanisms.smooth import SmoothBinary
+from dpstream.mechanisms.stack import StackMechanism
+
+
+def streamed(mechanism: StackMechanism, z: np.ndarray, zpad: np.ndarray) -> np.ndarray:
+    """Releases by the pure step, one at a time."""
+    state = mechanism.start()
+    out = np.empty_like(z)
+    for t in range(len(z)):
+        draws = [z[t], zpad[t]][: mechanism.draws_at(t + 1)]
+        out[t], state = mechanism.advance(state, draws)
+    return out
+
+
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize(
+    "mechanism",
+    [SmoothBinary(700), SmoothBinary(700, noise="laplace"), Honaker(700)],
+    ids=["padded", "bare", "honaker"],
+)
+def test_stack_block_is_the_pure_step(
+    kernel: ModuleType, rng: np.random.Generator, mechanism: StackMechanism, d: int
+) -> None:
+    n = 700
+    z, zpad = rng.standard_normal((2, n, d))
+    moves = mechanism.moves(1, n)
+    assert moves is not None
+    stack, out, depth = np.zeros((40, d)), np.empty((n, d)), 0
+    for first, last in ((0, 1), (1, 350), (350, n)):  # in blocks, to carry the stack over
+        part = slice(first, last)
+        depth = kernel.stack_block_f64(
+            moves.pops[part],
+            moves.push[part],
+            moves.padding[part],
+            moves.mix,
+            z[part],
+            zpad[part],
+            stack,
+            depth,
+            out[part],
+        )
+    assert out.tobytes() == streamed(mechanism, z, zpad).tobytes()
+
+
+@pytest.mark.parametrize("label", [2**9 - 1, 0b1011001110, 0b100110111])
+def test_smooth_moves_are_those_of_the_mechanism(kernel: ModuleType, label: int) -> None:
+    mechanism = SmoothBinary(1000, zeros=8, ones=label.bit_count(), noise="gaussian")
+    n = 1000
+    pops, padding = np.empty((2, n), np.uint8)
+    reached = kernel.smooth_moves(label, pops, padding)
+    cursor = label
+    for t in range(n):
+        move, cursor = mechanism._next_move(cursor)
+        assert move.pops == pops[t]
+        assert move.padding == ((np.sqrt(padding[t]),) if padding[t] else ())
+    assert reached == cursor
+
+
+def test_smooth_moves_end_with_the_last_label(kernel: ModuleType) -> None:
+    one = np.empty(1, np.uint8)
+    assert kernel.smooth_moves(2**62 + 2**61, one, one.copy()) == 2**63 + 1
+    for last in (2**63, 3 << 62, 2**64 - 1):
+        with pytest.raises(ValueError, match="successors in 64 bits"):
+            kernel.smooth_moves(last, one, one.copy())
+    for bad in (0, -1, 2**64):
+        with pytest.raises(ValueError, match="from 1 to"):
+            kernel.smooth_moves(bad, one, one.copy())
+
+
+class FewBuffers(RecurrenceMechanism):
+    """Just enough of a mechanism to run its pure step."""
+
+    horizon = 10**6
+
+    def __init__(self, gaps: np.ndarray, weights: np.ndarray) -> None:
+        self._gaps, self._weights = gaps, weights
+
+    @property
+    def gaps(self) -> np.ndarray:
+        return self._gaps
+
+    @property
+    def weights(self) -> np.ndarray:
+        return self._weights
+
+    def input_scale(self, first: int, count: int) -> np.ndarray:
+        return 1 / np.sqrt(np.arange(first, first + count))
+
+    def output_scale(self, first: int, count: int) -> np.ndarray:
+        return 1 + 1 / np.arange(first, first + count)
+
+
+FewBuffers.__abstractmethods__ = frozenset()
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_plain_recurrence_block_is_the_pure_step(kernel: ModuleType, rng: np.random.Generator, d: int) -> None:
+    n, gaps, weights = 300, np.array([1e-5, 0.01, 0.4, 0.9]), np.array([0.2, 0.1, 0.3, -0.1])
+    mechanism = FewBuffers(gaps, weights)
+    q, p = mechanism.input_scale(1, n), mechanism.output_scale(1, n)
+    z, buffers, out = rng.standard_normal((n, d)), np.zeros((4, d)), np.empty((n, d))
+    kernel.recurrence_block_f64(z, q, p, gaps, weights, buffers, None, out, None)
+    state, expected = RecurrenceState(0, ()), np.empty((n, d))
+    for t in range(n):
+        expected[t], state = mechanism.advance(state, [z[t]])
+    assert np.array_equal(out, expected)
+    assert np.array_equal(buffers, np.stack(state.buffers))
+
+
+def test_precise_recurrence_against_exact_fractions(kernel: ModuleType, rng: np.random.Generator) -> None:
+    """After 400 steps the double-double release is the exact one to 2^-95; plain doubles are not."""
+    n, gaps, weights = 400, np.array([1e-7, 0.003, 0.4]), np.array([0.21, 0.13, 0.3])
+    q, p = rng.uniform(0.5, 2, (2, n))
+    z, high, low = rng.standard_normal((n, 1)), np.zeros((3, 1)), np.zeros((3, 1))
+    out, rest, plain = np.empty((3, n, 1))
+    kernel.recurrence_block_f64(z, q, p, gaps, weights, high, low, out, rest)
+    kernel.recurrence_block_f64(z, q, p, gaps, weights, np.zeros((3, 1)), None, plain, None)
+    buffers = [Fraction(0)] * 3
+    worst = worst_plain = Fraction(0)
+    for t in range(n):
+        u = Fraction(z[t, 0]) * Fraction(q[t])
+        total = u
+        for i in range(3):
+            decayed = buffers[i] * (1 - Fraction(gaps[i]))
+            total += Fraction(weights[i]) * decayed
+            buffers[i] = decayed + u
+            # Exact fractions grow without end; 400 bits are exact enough.
+            buffers[i] = Fraction(round(buffers[i] * 2**400), 2**400)
+        total *= Fraction(p[t])
+        worst = max(worst, abs(total - Fraction(out[t, 0]) - Fraction(rest[t, 0])))
+        worst_plain = max(worst_plain, abs(total - Fraction(plain[t, 0])))
+        assert out[t, 0] + rest[t, 0] == out[t, 0]
+    assert worst < Fraction(2) ** -95
+    assert worst_plain > Fraction(2) ** -54
+
+
+def test_rounding(kernel: ModuleType) -> None:
+    x = np.array([0.0, -0.0, 0.49, -0.49, 0.5, 1.5, -2.5, 2.4999, 1e15 + 0.5, -(2.0**61), 2.0**52 + 1, 2.0**51 + 0.5])
+    out = np.empty(x.size, np.int64)
+    flagged = np.frombuffer(kernel.round_guarded(x, 1e-3, out), np.int64)
+    assert flagged.tolist() == [4, 5, 6, 7, 8, 11]
+    sure = np.setdiff1d(np.arange(x.size), flagged)
+    assert out[sure].tolist() == [0, 0, 0, 0, -(2**61), 2**52 + 1]
+    assert np.all(np.abs(out[flagged] - x[flagged]) <= 0.5)
+    assert np.frombuffer(kernel.round_guarded(x, 0.0, out), np.int64).tolist() == [4, 5, 6, 8, 11]
+    assert np.frombuffer(kernel.round_guarded(x, 0.5, out), np.int64).size == x.size
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 2.0**62, -(2.0**62), 1e300])
+def test_rounding_refuses_what_no_integer_is_near(kernel: ModuleType, bad: float) -> None:
+    x, out = np.zeros(1000), np.full(1000, 7)
+    x[777] = bad
+    with pytest.raises(ValueError, match="finite and below"):
+        kernel.round_guarded(x, 0.1, out)
+    assert (out == 7).all()

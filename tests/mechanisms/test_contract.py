@@ -1,0 +1,306 @@
+"""What every mechanism promises, held against explicit matrices.
+
+The catalogue below lists every mechanism of the library; a class that is exported but not listed fails the last test.
+"""
+
+import csv
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpstream import Participation, mechanisms
+from dpstream.errors import DenseTooLarge, HorizonExceeded, HorizonRequired, InvalidArgument, NoiseLawError
+from dpstream.mechanisms import (
+    AnytimeToeplitz,
+    BalancedToeplitz,
+    Binary,
+    BufferedToeplitz,
+    GrowingSmooth,
+    Honaker,
+    LogMatrix,
+    Optimal,
+    SignedDigits,
+    SmoothBinary,
+    SquareRoot,
+    Unbounded,
+    WeightedTree,
+)
+from dpstream.mechanisms.base import Mechanism
+
+BOUNDED: dict[str, Callable[[int], Mechanism]] = {
+    "Binary": Binary,
+    "Binary-laplace": lambda T: Binary(T, noise="laplace"),
+    "SmoothBinary": SmoothBinary,
+    "SmoothBinary-unpadded": lambda T: SmoothBinary(T, padded=False),
+    "SmoothBinary-nodes": lambda T: SmoothBinary(T, price="nodes"),
+    "SmoothBinary-laplace": lambda T: SmoothBinary(T, noise="laplace"),
+    "SmoothBinary-laplace-padded": lambda T: SmoothBinary(T, noise="laplace", padded=True),
+    "SmoothBinary-paper": SmoothBinary.paper,
+    "Honaker": Honaker,
+    "WeightedTree": WeightedTree,
+    "SignedDigits": SignedDigits,
+    "SignedDigits-gaussian": lambda T: SignedDigits(T, noise="gaussian"),
+    "SignedDigits-3": lambda T: SignedDigits(T, base=3),
+    "SignedDigits-7": lambda T: SignedDigits(T, base=7),
+    "SquareRoot": SquareRoot,
+    "SquareRoot-normalized": lambda T: SquareRoot(T, normalized=True),
+    "BufferedToeplitz": BufferedToeplitz,
+    "BufferedToeplitz-plain": lambda T: BufferedToeplitz(T, normalized=False),
+    "BufferedToeplitz-3": lambda T: BufferedToeplitz(T, buffers=3),
+    "BalancedToeplitz": BalancedToeplitz,
+    "Optimal": Optimal,
+}
+UNBOUNDED: dict[str, Callable[[], Mechanism]] = {
+    "Unbounded": Unbounded,
+    "Unbounded-laplace": lambda: Unbounded(noise="laplace"),
+    "Unbounded-SquareRoot": lambda: Unbounded(inner=SquareRoot),
+    "Unbounded-BufferedToeplitz": lambda: Unbounded(inner=BufferedToeplitz),
+    "GrowingSmooth": GrowingSmooth,
+    "GrowingSmooth-laplace": lambda: GrowingSmooth(noise="laplace"),
+    "LogMatrix": LogMatrix,
+}
+LIMITED: dict[str, Callable[[], Mechanism]] = {"AnytimeToeplitz": AnytimeToeplitz}
+
+HORIZONS = [1, 2, 3, 4, 5, 7, 8, 10, 15, 16, 31, 33, 64, 100]
+
+
+def cases() -> list[tuple[Mechanism, int]]:
+    """Every mechanism at small horizons, with the number of steps to look at."""
+    made = [(make(T), T) for make in BOUNDED.values() for T in HORIZONS]
+    made += [(make(), T) for make in (UNBOUNDED | LIMITED).values() for T in (1, 2, 9, 40, 100)]
+    return made
+
+
+def materialise(mechanism: Mechanism, steps: int) -> np.ndarray:
+    """The streaming operator as a matrix: feed the pure step with unit vectors, one column per draw."""
+    counts = [mechanism.draws_at(t) for t in range(1, steps + 1)]
+    units = iter(np.eye(sum(counts)))
+    state, rows = mechanism.start(), []
+    for count in counts:
+        noise, state = mechanism.advance(state, [next(units) for _ in range(count)])
+        rows.append(noise)
+    assert state.t == steps
+    return np.array(rows)
+
+
+def price(mechanism: Mechanism, steps: int) -> float:
+    """The largest column norm of R by nodes, or of L⁺A by releases."""
+    L, R = mechanism.factors(steps)
+    if mechanism.price == "releases":
+        R = np.linalg.lstsq(L, np.tri(steps), rcond=None)[0]
+    return float(np.linalg.norm(R, ord=1 if mechanism.noise == "laplace" else None, axis=0).max())
+
+
+def check_algebra(mechanism: Mechanism, steps: int) -> None:
+    L, R = mechanism.factors(steps)
+    np.testing.assert_allclose(L @ R, np.tri(steps), atol=1e-9)
+    dense = price(mechanism, steps)
+    if mechanism.horizon == steps:
+        assert mechanism.sensitivity() == pytest.approx(dense, rel=1e-8)
+        assert mechanism.sensitivity_is_exact()
+    # A longer or endless horizon costs at least as much; and what is charged is never below what is owed.
+    assert mechanism.sensitivity() >= dense * (1 - 1e-12)
+    variance = mechanism.sensitivity() ** 2 * (L**2).sum(axis=1)
+    np.testing.assert_allclose([mechanism.variance(t) for t in range(1, steps + 1)], variance, rtol=1e-8)
+    assert mechanism.max_variance(steps) == pytest.approx(variance.max(), rel=1e-8)
+    assert mechanism.mean_variance(steps) == pytest.approx(variance.mean(), rel=1e-8)
+    if mechanism.horizon == steps:
+        np.testing.assert_allclose(mechanism.variance(), variance, rtol=1e-8)
+
+
+def check_stream(mechanism: Mechanism, steps: int) -> None:
+    L, _ = mechanism.factors(steps)
+    operator = materialise(mechanism, steps)
+    np.testing.assert_allclose(operator @ operator.T, L @ L.T, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("mechanism", "steps"), cases(), ids=repr)
+def test_algebra(mechanism, steps):
+    check_algebra(mechanism, steps)
+
+
+@pytest.mark.parametrize(("mechanism", "steps"), cases(), ids=repr)
+def test_stream_has_the_covariance_of_the_factors(mechanism, steps):
+    check_stream(mechanism, steps)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(sorted(BOUNDED)), st.integers(1, 300))
+def test_any_horizon(name, horizon):
+    mechanism = BOUNDED[name](horizon)
+    check_algebra(mechanism, horizon)
+    check_stream(mechanism, horizon)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(sorted(UNBOUNDED | LIMITED)), st.integers(1, 300))
+def test_any_number_of_steps_without_a_horizon(name, steps):
+    mechanism = (UNBOUNDED | LIMITED)[name]()
+    check_algebra(mechanism, steps)
+    check_stream(mechanism, steps)
+
+
+@pytest.mark.parametrize(("mechanism", "steps"), [c for c in cases() if c[1] >= 33], ids=repr)
+def test_draws_per_step_is_what_the_stream_takes(mechanism, steps):
+    counts = [mechanism.draws_at(t) for t in range(1, steps + 1)]
+    assert max(counts) <= mechanism.draws_per_step.worst
+    if mechanism.noise == "gaussian" and not isinstance(mechanism, (SignedDigits, Unbounded)):
+        assert mechanism.draws_per_step.worst <= (2 if getattr(mechanism, "padded", False) else 1)
+    if mechanism.horizon == steps:
+        assert np.mean(counts) == pytest.approx(mechanism.draws_per_step.average, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_nothing_passes_the_horizon(name):
+    mechanism = BOUNDED[name](6)
+    state = mechanism.start()
+    for t in range(1, 7):
+        _, state = mechanism.advance(state, [np.zeros(2)] * mechanism.draws_at(t))
+    with pytest.raises(HorizonExceeded, match=r"step 7 is past the horizon: .* for 6 steps") as caught:
+        mechanism.advance(state, [np.zeros(2)])
+    assert (caught.value.horizon, caught.value.step) == (6, 7)
+    with pytest.raises(HorizonExceeded):
+        mechanism.variance(7)
+    with pytest.raises(HorizonExceeded):
+        mechanism.factors(7)
+
+
+@pytest.mark.parametrize(("mechanism", "steps"), [c for c in cases() if c[1] in (10, 40)], ids=repr)
+def test_step_is_pure(mechanism, steps):
+    """The same state and draws give the same noise twice, and the draws come back untouched."""
+    rng = np.random.default_rng(7)
+    state = mechanism.start()
+    for t in range(1, steps + 1):
+        draws = [rng.standard_normal(3) for _ in range(mechanism.draws_at(t))]
+        before = [draw.copy() for draw in draws]
+        once, following = mechanism.advance(state, draws)
+        once = once.copy()
+        again, _ = mechanism.advance(state, draws)
+        np.testing.assert_array_equal(once, again)
+        np.testing.assert_array_equal(draws, before)
+        state = following
+
+
+@pytest.mark.parametrize(
+    "make", list(BOUNDED.values()) + list((UNBOUNDED | LIMITED).values()), ids=[*BOUNDED, *UNBOUNDED, *LIMITED]
+)
+def test_frozen_comparable_hashable_printable(make):
+    bounded = make in BOUNDED.values()
+    one, same = (make(20), make(20)) if bounded else (make(), make())
+    assert one == same
+    assert hash(one) == hash(same)
+    assert eval(repr(one), vars(mechanisms)) == one  # noqa: S307
+    if bounded:
+        assert one != make(21)
+    with pytest.raises(AttributeError):
+        one.horizon = 5
+    assert one.reference
+    assert one.memory >= 1
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("horizon", [0, -3, 2.5, True, math.nan, "10", None])
+def test_bad_horizon(name, horizon):
+    with pytest.raises(InvalidArgument, match=r"horizon must be a whole number of at least 1, got") as caught:
+        BOUNDED[name](horizon)
+    assert caught.value.argument == "horizon"
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize("t", [0, -1, 1.5, True, math.nan, "3"])
+def test_bad_step(name, t):
+    with pytest.raises(InvalidArgument, match="t must be a whole number of at least 1"):
+        BOUNDED[name](9).variance(t)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Honaker, WeightedTree, SquareRoot, BufferedToeplitz, BalancedToeplitz, Optimal],
+)
+def test_real_coefficients_take_gaussian_noise_only(make):
+    with pytest.raises(NoiseLawError, match="takes Gaussian noise only, got noise='laplace'"):
+        make(10, noise="laplace")
+
+
+@pytest.mark.parametrize("name", UNBOUNDED)
+def test_without_a_horizon_steps_are_needed(name):
+    mechanism = UNBOUNDED[name]()
+    for ask in (mechanism.factors, mechanism.variance, mechanism.max_variance, mechanism.mean_variance):
+        with pytest.raises(HorizonRequired, match=r"has no horizon: say how many steps"):
+            ask()
+
+
+def test_dense_factors_stop_at_4096_steps():
+    with pytest.raises(DenseTooLarge, match="stops at 4096 steps, but 5000 were asked for"):
+        Binary(5000).factors()
+    assert Binary(5000).factors(steps=10)[0].shape[0] == 10
+
+
+def brute_force(mechanism: Mechanism, participation: Participation) -> float:
+    """The price of the worst pattern, by looking at all of them."""
+    T = mechanism.horizon
+    L, R = mechanism.factors()
+    if mechanism.price == "releases":
+        R = np.linalg.lstsq(L, np.tri(T), rcond=None)[0]
+    order = 1 if mechanism.noise == "laplace" else 2
+    worst = 0.0
+
+    def extend(total: np.ndarray, first: int, left: int) -> None:
+        nonlocal worst
+        # Signs matter: a person's contributions may point in opposite directions.
+        worst = max(worst, float(np.linalg.norm(total, ord=order)))
+        if left:
+            for j in range(first, T):
+                for sign in (1, -1):
+                    extend(total + sign * R[:, j], j + participation.separation, left - 1)
+
+    extend(np.zeros(R.shape[0]), 0, participation.times)
+    return worst
+
+
+@pytest.mark.parametrize(
+    "participation", [Participation(2, 1), Participation(2, 3), Participation(3, 2), Participation(3, 5)]
+)
+@pytest.mark.parametrize("horizon", [1, 2, 5, 8, 12])
+@pytest.mark.parametrize("name", BOUNDED)
+def test_repeated_participation_against_all_patterns(name, horizon, participation):
+    mechanism = BOUNDED[name](horizon)
+    worst = brute_force(mechanism, participation)
+    charged = mechanism.sensitivity(participation)
+    assert charged >= worst * (1 - 1e-10)
+    assert charged <= participation.times * mechanism.sensitivity() * (1 + 1e-9)
+    if mechanism.sensitivity_is_exact(participation):
+        assert charged == pytest.approx(worst, rel=1e-8)
+
+
+def reference_rows() -> list[tuple[str, str, str, str]]:
+    with (Path(__file__).parent / "variances.csv").open() as file:
+        return [(r["mechanism"], r["relation"], r["max_V"], r["mean_V"]) for r in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize(("call", "relation", "max_v", "mean_v"), reference_rows(), ids=lambda v: str(v))
+def test_reference_variances(call, relation, max_v, mean_v):
+    mechanism = eval(call, vars(mechanisms))  # noqa: S307
+    for measured, expected in ((mechanism.max_variance, max_v), (mechanism.mean_variance, mean_v)):
+        if not expected:
+            continue
+        if relation == "=":
+            assert measured() == pytest.approx(float(expected), rel=1e-4)
+        else:
+            assert measured() <= float(expected) * 1.005
+
+
+def test_the_catalogue_is_complete():
+    exported = {
+        name
+        for name in mechanisms.__all__
+        if isinstance(getattr(mechanisms, name), type) and issubclass(getattr(mechanisms, name), Mechanism)
+    }
+    listed = {type(make(4)).__name__ for make in BOUNDED.values()}
+    listed |= {type(make()).__name__ for make in (UNBOUNDED | LIMITED).values()}
+    assert exported == listed

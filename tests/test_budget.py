@@ -1,0 +1,109 @@
+"""Budgets: exact conversions, calibration, refusals."""
+
+import math
+
+import dp_accounting
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpstream as dp
+from dpstream.budget import gaussian_delta, gaussian_epsilon, gaussian_mu, noise_scale
+from dpstream.errors import BudgetError, InvalidArgument, NoiseLawError
+
+
+def exact_delta(mu: float, epsilon: float) -> mpmath.mpf:
+    """The formula of Balle and Wang, in 60 digits."""
+    with mpmath.workdps(60):
+        m, e = mpmath.mpf(mu), mpmath.mpf(epsilon)
+        return mpmath.ncdf(-e / m + m / 2) - mpmath.exp(e) * mpmath.ncdf(-e / m - m / 2)
+
+
+@pytest.mark.parametrize("mu", [1e-9, 1e-4, 0.1, 0.49, 0.51, 1.0, 5.0, 100.0, 1e4])
+@pytest.mark.parametrize("deviations", [-20.0, -1.1, -0.9, 0.0, 1.0, 7.9, 8.1, 30.0])
+def test_delta_agrees_with_sixty_digits(mu, deviations):
+    epsilon = mu * (deviations + mu / 2)
+    if epsilon > 0:
+        expected = exact_delta(mu, epsilon)
+        assert gaussian_delta(mu, epsilon) == pytest.approx(float(expected), rel=1e-10)
+
+
+@pytest.mark.parametrize("rho", [1e-8, 1e-4, 0.01, 0.5, 5.0, 50.0, 500.0])
+@pytest.mark.parametrize("delta", [1e-15, 1e-9, 1e-6, 1e-3])
+def test_epsilon_agrees_with_dp_accounting(rho, delta):
+    ours = dp.zcdp(rho).to_approx_dp(delta=delta).epsilon if delta < gaussian_delta(math.sqrt(2 * rho), 0) else 0.0
+    theirs = dp_accounting.get_epsilon_gaussian(1 / math.sqrt(2 * rho), delta)
+    # Their root search stops at an absolute error of about 1e-12 in log delta terms and 1e-10 in epsilon.
+    assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 10.0])
+@pytest.mark.parametrize("delta", [1e-15, 1e-9, 1e-6, 1e-3])
+def test_sigma_agrees_with_dp_accounting(epsilon, delta):
+    ours = dp.approx_dp(epsilon, delta).scale(sensitivity=1.0)
+    assert ours == pytest.approx(dp_accounting.get_sigma_gaussian(epsilon, delta), rel=1e-6)
+
+
+@given(st.floats(1e-6, 1e3), st.floats(1e-15, 0.5))
+def test_conversion_goes_both_ways(rho, delta):
+    mu = math.sqrt(2 * rho)
+    epsilon = gaussian_epsilon(mu, delta)
+    if epsilon > 1e-12:
+        assert gaussian_delta(mu, epsilon) == pytest.approx(delta, rel=1e-8)
+        assert gaussian_mu(epsilon, delta) == pytest.approx(mu, rel=1e-8)
+
+
+def test_the_tight_formula_beats_the_general_one():
+    rho, delta = 0.5, 1e-6
+    general = rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    assert dp.zcdp(rho).to_approx_dp(delta=delta).epsilon < 0.9 * general
+
+
+def test_scale_of_each_budget():
+    assert dp.zcdp(rho=2).scale(3.0) == pytest.approx(1.5)
+    assert dp.pure_dp(epsilon=2).scale(3.0) == pytest.approx(1.5)
+    assert dp.zcdp(rho=0.5).to_approx_dp(epsilon=1.0).delta == pytest.approx(float(exact_delta(1.0, 1.0)))
+
+
+def test_noise_scale_follows_bound_and_participation():
+    mechanism = dp.mechanisms.Binary(1000)
+    once = noise_scale(mechanism, dp.zcdp(0.5))
+    assert once == pytest.approx(math.sqrt(10))
+    assert noise_scale(mechanism, dp.zcdp(0.5), bound=7.0) == pytest.approx(7 * once)
+    thrice = noise_scale(mechanism, dp.zcdp(0.5), participation=dp.Participation(times=3))
+    assert once < thrice <= 3 * once * (1 + 1e-9)
+
+
+def test_noise_law_must_fit_the_budget():
+    with pytest.raises(NoiseLawError, match=r"PureDP\(epsilon=1.0\) needs laplace noise"):
+        noise_scale(dp.mechanisms.Binary(10), dp.pure_dp(1))
+
+
+@pytest.mark.parametrize("rho", [0, -1, math.nan, math.inf, "1", None, True])
+def test_bad_rho(rho):
+    with pytest.raises(BudgetError, match=r"rho must be a positive, finite number, got"):
+        dp.zcdp(rho)
+
+
+@pytest.mark.parametrize("delta", [0, 1, 1.5, -1e-9, math.nan, "small", True])
+def test_bad_delta(delta):
+    with pytest.raises(BudgetError, match=r"delta must be a number strictly between 0 and 1, got"):
+        dp.approx_dp(1.0, delta)
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, math.nan, math.inf, "1", True])
+@pytest.mark.parametrize("make", [dp.pure_dp, lambda e: dp.approx_dp(e, 1e-6)])
+def test_bad_epsilon(make, epsilon):
+    with pytest.raises(BudgetError, match=r"epsilon must be a positive, finite number, got"):
+        make(epsilon)
+
+
+def test_bad_bound():
+    with pytest.raises(InvalidArgument, match=r"bound must be a positive, finite number, got nan"):
+        noise_scale(dp.mechanisms.Binary(10), dp.zcdp(1), bound=math.nan)
+
+
+def test_one_of_epsilon_and_delta():
+    with pytest.raises(BudgetError, match="exactly one of the two"):
+        dp.zcdp(1).to_approx_dp()
