@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-from thinned_time import ThinnedNorms, minimise_largest, spline_basis, time_grid
 
-from dpstream.mechanisms.balanced_toeplitz import EPSILON, KNOTS, buffers_for, normal_time
+from dpstream.mechanisms.balanced_toeplitz import KNOTS, buffers_for, epsilon_for, normal_time
+from thinned_time import ThinnedNorms, minimise_largest, spline_basis, time_grid
 
 TABLE = Path(__file__).parents[1] / "src/dpstream/mechanisms/balanced_table.json"
 EXPONENTS = [24, 22, 20, 18, 16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3]
@@ -24,7 +24,7 @@ EXPONENTS = [24, 22, 20, 18, 16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3]
 
 def fit(horizon, start, sharpness, iterations, pull):
     steps = time_grid(horizon, mirrored=True)
-    norms = ThinnedNorms(steps, EPSILON / horizon, buffers_for(horizon))
+    norms = ThinnedNorms(steps, epsilon_for(horizon), buffers_for(horizon))
     before = np.maximum(steps - 1, 0.75)
     bases = [spline_basis(normal_time(t, horizon), KNOTS) for t in (steps, before)]
     if start is None:

@@ -126,11 +126,12 @@ class ThinnedNorms:
         return rows, jnp.log(columns)
 
 
-def minimise_largest(norms, bases, start, *, sharpness, iterations, pull=1e-5, offset=0.0):
+def minimise_largest(norms, bases, start, *, sharpness, iterations, pull=1e-5, bend=0.0, offset=0.0):
     """Fit spline coefficients (p, then q) to minimise max rows - offset, plus max columns, in logarithms.
 
     The maxima are softened (log-sum-exp), sharper and sharper. `pull` holds the coefficients near `start` and the
-    mean of log p near 0: it settles what the maximum leaves open, such as a constant moved from p to q.
+    mean of log p near 0: it settles what the maximum leaves open, such as a constant moved from p to q. `bend` is the
+    price of second differences.
     """
     at, before = (jnp.asarray(basis) for basis in bases)
     m = at.shape[1]
@@ -142,7 +143,8 @@ def minimise_largest(norms, bases, start, *, sharpness, iterations, pull=1e-5, o
 
     def loss(z, P):
         soft = sum(jax.scipy.special.logsumexp(P * v) - jnp.log(v.size) for v in both(z)) / P
-        return soft + pull * (jnp.sum((z - anchor) ** 2) + jnp.sum(z[:m]) ** 2)
+        bends = jnp.sum(jnp.diff(z[:m], 2) ** 2) + jnp.sum(jnp.diff(z[m:], 2) ** 2)
+        return soft + pull * (jnp.sum((z - anchor) ** 2) + jnp.sum(z[:m]) ** 2) + bend * bends
 
     slope = jax.jit(jax.value_and_grad(loss))
     z = np.asarray(start, dtype=float)

@@ -1,7 +1,7 @@
 /* Loops over vectors, written once for float32 and float64.
  *
- * Before including, define REAL and its BITS, TO_BITS and FROM_BITS, TILE, NORMAL_TILE and NAMED(name). A tile's normals live in a small local array, so that the
- * vectors themselves are read and written once. Vectors may end inside their last tile. */
+ * Before including, define REAL and its BITS, TO_BITS and FROM_BITS, TILE, NORMAL_TILE and NAMED(name). A tile's normals live
+ * in a small local array, so that the vectors themselves are read and written once. Vectors may end inside their last tile. */
 
 static CLONES void NAMED(normal)(const unsigned char *restrict words, REAL *restrict out, size_t tiles)
 {

@@ -1034,27 +1034,26 @@ def recurrence_block_f64(
     _are_apart(written, {"z": draws, "input_scale": q, "output_scale": p, "gaps": gap, "weights": weight})
     if d <= 4 * FEW:
         # One column after the other in Python's floats: the same arithmetic, without the cost of NumPy's calls.
+        scales, factors = (q.tolist(), p.tolist()), (gap.tolist(), weight.tolist())
         for j in range(d):
-            column = [array[:, j].tolist() for array in (draws, state)]
-            column_low = None if state_low is None else state_low[:, j].tolist()
-            releases, rests = _recur(
-                column[0], q.tolist(), p.tolist(), gap.tolist(), weight.tolist(), column[1], column_low
-            )
-            result[:, j], state[:, j] = releases, column[1]
+            buffers, releases, rests = state[:, j].tolist(), [0.0] * n, [0.0] * n
+            buffers_low = None if state_low is None else state_low[:, j].tolist()
+            _recur(draws[:, j].tolist(), *scales, *factors, buffers, buffers_low, releases, rests)
+            state[:, j], result[:, j] = buffers, releases
             if state_low is not None:
-                state_low[:, j] = column_low
+                state_low[:, j] = buffers_low
             if result_low is not None:
                 result_low[:, j] = rests
     else:
-        releases, rests = _recur(draws, q, p, gap, weight, state, state_low)
-        result[:] = releases
-        if result_low is not None:
-            result_low[:] = rests
+        _recur(
+            draws, q, p, gap, weight, state, state_low, result, np.empty((n, d)) if result_low is None else result_low
+        )
 
 
-def _recur(z: Any, q: Any, p: Any, gap: Any, weight: Any, state: Any, state_low: Any) -> tuple[list[Any], list[Any]]:
+def _recur(
+    z: Any, q: Any, p: Any, gap: Any, weight: Any, state: Any, state_low: Any, releases: Any, rests: Any
+) -> None:
     """Advance the buffers through all steps; numbers or rows of numbers alike."""
-    releases, rests = [], []
     for t in range(len(z)):
         if state_low is None:
             total = u = z[t] * q[t]
@@ -1062,7 +1061,7 @@ def _recur(z: Any, q: Any, p: Any, gap: Any, weight: Any, state: Any, state_low:
                 decayed = state[i] - state[i] * gap[i]
                 total = total + decayed * weight[i]
                 state[i] = decayed + u
-            releases.append(total * p[t])
+            releases[t] = total * p[t]
             continue
         total, total_low = u, u_low = _two_product(z[t], q[t])
         for i in range(len(state)):
@@ -1071,10 +1070,7 @@ def _recur(z: Any, q: Any, p: Any, gap: Any, weight: Any, state: Any, state_low:
             part, part_low = _scale(kept, kept_low, weight[i])
             state[i], state_low[i] = _add(kept, kept_low, u, u_low)
             total, total_low = _add(total, total_low, part, part_low)
-        release, rest = _scale(total, total_low, p[t])
-        releases.append(release)
-        rests.append(rest)
-    return releases, rests
+        releases[t], rests[t] = _scale(total, total_low, p[t])
 
 
 # ---- rounding ----

@@ -1,5 +1,7 @@
 """How noise is shared over time. Pure mathematics: no randomness, no data."""
 
+from dpstream.mechanisms.anytime_toeplitz import AnytimeToeplitz
+from dpstream.mechanisms.balanced_toeplitz import BalancedToeplitz
 from dpstream.mechanisms.binary import Binary
 from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz
 from dpstream.mechanisms.growing_smooth import GrowingSmooth
@@ -13,6 +15,8 @@ from dpstream.mechanisms.unbounded import Unbounded
 from dpstream.mechanisms.weighted import WeightedTree
 
 __all__ = [
+    "AnytimeToeplitz",
+    "BalancedToeplitz",
     "Binary",
     "BufferedToeplitz",
     "Certificate",

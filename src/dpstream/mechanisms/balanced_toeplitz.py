@@ -1,12 +1,14 @@
 """Balanced Toeplitz mechanism: within 1 % of the least possible error, with a handful of vectors of memory.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `bound`, all releases together, adaptive inputs.
-Error: max V is 8.81 at T = 1023 (optimum 8.77), 14.7 at 2^14 and 26.6 at 2^20; all releases but the first few have nearly
-the same variance.   Cost: that of `BufferedToeplitz`: one draw and O(buffers) operations a step, `buffers` vectors.
-Ours. L = diag(p) · F · diag(q) with F from Zolotarev's rational approximation (see `buffered_toeplitz`) and p, q smooth:
-splines in logit time whose coefficients, fitted once by research/fit_balanced.py, are read from a table and interpolated
-in log T. The fit decides how good the mechanism is, never whether it is private: p and q are priced as they are.
-docs/balanced.md derives it.
+Guarantee: rho-zCDP for streams that differ in one element by at most `bound`, all releases together, adaptive
+inputs.
+Error: max V is 8.81 at T = 1023 (optimum 8.77), 14.7 at 2^14 and 26.6 at 2^20; all releases but the first few
+have nearly the same variance.
+Cost: that of `BufferedToeplitz`: one draw and O(buffers) operations a step, `buffers` vectors of memory.
+Ours. L = diag(p) · F · diag(q) with F from Zolotarev's rational approximation (see `buffered_toeplitz`) and p, q
+smooth: splines in logit time whose coefficients, fitted once by research/fit_balanced.py, are read from a table
+and interpolated in log T. The fit decides how good the mechanism is, never whether it is private: p and q are
+priced as they are. docs/balanced.md derives it.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ class BalancedToeplitz(RecurrenceMechanism):
     horizon
         The number of releases, at most 2^24. Pricing takes about half a second at 2^20 and ten seconds at 2^24.
     buffers
-        How many vectors a stream remembers. Left out: 4 up to 2^10 steps, 5 to 2^14, 6 to 2^18, 7 to 2^22, 8 beyond, fewer
-        below 16.
+        How many vectors a stream remembers. Left out: 4 up to 2^10 steps, 5 to 2^14, 6 to 2^18, 7 to 2^22, 8
+        beyond, fewer below 16.
 
     Notes
     -----
@@ -182,7 +184,7 @@ def buffers_for(horizon: int) -> int:
 
 def epsilon_for(horizon: int) -> float:
     """Where Zolotarev's approximation begins; coarser than for F alone, since p and q mend the slow end."""
-    return min(8.0 / horizon, 0.5)
+    return min(8.0 / horizon, 1.0)
 
 
 def normal_time(steps: NDArray[np.float64], horizon: int) -> NDArray[np.float64]:
@@ -190,7 +192,8 @@ def normal_time(steps: NDArray[np.float64], horizon: int) -> NDArray[np.float64]
     if horizon == 1:
         return np.zeros_like(steps)
     logit: NDArray[np.float64] = np.log((steps - 0.5) / (horizon - steps + 0.5))
-    return logit / np.log(2.0 * horizon - 1.0)
+    logit /= np.log(2.0 * horizon - 1.0)
+    return logit
 
 
 @cache

@@ -90,7 +90,7 @@ class Honaker(StackMechanism):
         t = cursor + 1
         return _move((t & -t).bit_length() - 1), t
 
-    def entries(self, t: int) -> tuple[Entry, ...] | None:  # noqa: ARG002
+    def entries(self, t: int) -> tuple[Entry, ...] | None:
         """None: an entry mixes those that it replaced."""
         return None
 

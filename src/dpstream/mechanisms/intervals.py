@@ -27,10 +27,10 @@ class IntervalTree(StackMechanism):
     def _depths(self, first: int, count: int) -> NDArray[np.int64]:
         """How many entries the stack holds after releases ``first .. first + count - 1``; none after 0."""
 
-    def _push_weights(self, first: int, count: int) -> NDArray[np.float64]:  # noqa: ARG002
+    def _push_weights(self, first: int, count: int) -> NDArray[np.float64]:
         return np.ones(count)
 
-    def _padding_weights(self, first: int, count: int) -> NDArray[np.float64]:  # noqa: ARG002
+    def _padding_weights(self, first: int, count: int) -> NDArray[np.float64]:
         return np.zeros(count)
 
     @property
@@ -90,8 +90,8 @@ def level_price(
     The nodes fall into levels of disjoint intervals: one ``(longest, number)`` per level, None for no limit.
     If a node meets c of one person's steps it moves by c; at most `fitting` of them meet, so at each level
     the sum of c (Laplace) or of c² (Gaussian) is largest if the steps crowd into as few nodes as can be.
-    (Tighter than docs/mathematics.md's Σ g(|i-j|s), which counts all pairs that are close, also those on both sides of a
-    node's end.)
+    (Tighter than docs/mathematics.md's Σ g(|i-j|s), which counts all pairs that are close, also those on both
+    sides of a node's end.)
     """
     total = 0
     for longest, number in levels:

@@ -1,18 +1,19 @@
 """Pricing L = diag(p) · F · diag(q) with F a buffered Toeplitz matrix: row and column norms in O(T · buffers²).
 
-Let F⁻¹A have the coefficients r_0 = 1, r_m = v_0 + Σ_a v_a η_a^m (`Exponentials` with gaps g_a = 1 - η_a and g_0 = 0), so
-that F⁻¹ has -v_a g_a η_a^(m-1), m ≥ 1. With x = 1/p, the entry of R = L⁻¹A at (i, j), i ≥ j, is
+Let F⁻¹A have the coefficients r_0 = 1, r_m = v_0 + Σ_a v_a η_a^m (`Exponentials` with gaps g_a = 1 - η_a and
+g_0 = 0), so that F⁻¹ has -v_a g_a η_a^(m-1), m ≥ 1. With x = 1/p, the entry of R = L⁻¹A at (i, j), i ≥ j, is
 
     R_ij = (Y_i + Σ_a u_a(j) η_a^(i-j)) / q_i,
     u_a(j) = v_a g_a Σ_{k<j} η_a^(j-1-k) x_k,
     Y_i = (F⁻¹x)_i = Σ_{k≤i} r_{i-k} (x_k - x_{k-1}),  x_0 = 0,
 
-because Σ_{k≥j} (F⁻¹)_ik x_k is all of (F⁻¹x)_i less the part with k < j. Column norms follow by expanding the square: each
-sum over i ≥ j is a one-pole filter run backwards. Y is formed from the differences of x, which are exact in floating
-point, so that no large numbers cancel; all u_a are positive.
+because Σ_{k≥j} (F⁻¹)_ik x_k is all of (F⁻¹x)_i less the part with k < j. Column norms follow by expanding the
+square: each sum over i ≥ j is a one-pole filter run backwards. Y is formed from the differences of x, which are
+exact in floating point, so that no large numbers cancel; all u_a are positive.
 
-A filter's pole 1 - gap is a double, and after 2^24 steps its rounding alone would show in the ninth digit. So filters run
-over blocks, and what is carried from block to block decays by exp(-rate · length), with the rate from the gap.
+A filter's pole 1 - gap is a double, and after 2^24 steps its rounding alone would show in the ninth digit. So
+filters run over blocks, and what is carried from block to block decays by exp(-rate · length), with the rate
+from the gap.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ def column_norms(right: Exponentials, p: NDArray[np.float64], q: NDArray[np.floa
 class ColumnProducts:
     """Bounds on the scalar products of two columns of R a given number of steps apart; O(T · buffers) each.
 
-    For j ≤ k the product is α(k) + Σ_a u_a(j) η_a^(k-j) β_a(k). Its factor u_a(j) η_a^(k-j) = v_a g_a Σ_{i<j} η_a^(k-1-i) x_i
-    is positive and only falls as j moves away from k. So with |α| and |β_a| in place of α and β_a the result bounds the
-    absolute product, and falls as the distance grows.
+    For j ≤ k the product is α(k) + Σ_a u_a(j) η_a^(k-j) β_a(k), see `_column_blocks`. Its factor
+    u_a(j) η_a^(k-j) = v_a g_a Σ_{i<j} η_a^(k-1-i) x_i is positive and only falls as j moves away from k. So with |α|
+    and |β_a| in place of α and β_a the result bounds the absolute product, and falls as the distance grows.
     """
 
     def __init__(self, right: Exponentials, p: NDArray[np.float64], q: NDArray[np.float64]) -> None:
@@ -87,7 +88,8 @@ _ColumnBlock = tuple[slice, list[NDArray[np.float64]], NDArray[np.float64], list
 def _column_blocks(right: Exponentials, p: NDArray[np.float64], q: NDArray[np.float64]) -> Iterator[_ColumnBlock]:
     """Yield (block, u, α, β), last block first: column j has the squared norm α + Σ_a u_a β_a.
 
-    α(j) = Σ_{i≥j} (Y_i² + Y_i Σ_a u_a(j) η_a^(i-j)) / q_i²,  β_a(j) = Σ_{i≥j} (Y_i + Σ_b u_b(j) η_b^(i-j)) η_a^(i-j) / q_i².
+    α(j) = Σ_{i≥j} Y_i (Y_i + Σ_a u_a(j) η_a^(i-j)) / q_i²,
+    β_a(j) = Σ_{i≥j} η_a^(i-j) (Y_i + Σ_b u_b(j) η_b^(i-j)) / q_i².
     """
     x = 1.0 / p
     rates, v = right.rates[1:], right.weights[1:]

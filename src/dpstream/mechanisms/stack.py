@@ -118,12 +118,12 @@ class StackMechanism(Mechanism):
         for weight, popped in zip(move.mix, reversed(state.stack), strict=False):
             difference = popped if not kept else popped - kept[-1]
             top = difference * weight if top is None else top + difference * weight
-        source = iter(draws)
+        nodes, padding = draws[: len(move.pushes)], draws[len(move.pushes) :]
         pushed = []
-        for weight, draw in zip(move.pushes, source, strict=False):
+        for weight, draw in zip(move.pushes, nodes, strict=True):
             top = draw * weight if top is None else top + draw * weight
             pushed.append(top)
         noise = top
-        for weight, draw in zip(move.padding, source, strict=True):
+        for weight, draw in zip(move.padding, padding, strict=True):
             noise = draw * weight if noise is None else noise + draw * weight
         return noise, StackState(t, cursor, kept + tuple(pushed))

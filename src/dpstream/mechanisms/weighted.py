@@ -151,8 +151,8 @@ class WeightedTree(IntervalTree):
     def _row_norms(self, steps: int) -> NDArray[np.float64]:
         return self._root - self._expand(1, steps)[1]
 
-    def _max_row_norm(self, steps: int) -> float:  # noqa: ARG002 - the first release has it already
-        return self._root
+    def _max_row_norm(self, steps: int) -> float:
+        return self._root  # the first release has it already
 
     def _mean_row_norm(self, steps: int) -> float:
         kept, factor = 0.0, 1.0  # Σ over the leaves 0 .. steps of the share of the row budget that is left

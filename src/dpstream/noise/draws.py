@@ -96,9 +96,8 @@ class Draws:
 
     def words(self, step: int, slot: int, low: int, high: int, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """The keystream of coordinates low..high of a wide step; `low` starts a tile. Written to the front of `out`."""
-        tiles = -(-(high - low) // self.tile)
         first = ((self.offset + step - 1) * self.stride + low) // self.tile
-        words = out[: tiles * TILE_BYTES]
+        words = out[: -(-(high - low) // self.tile) * TILE_BYTES]
         self.keystream.fill(words, slot=slot, block=first * BLOCKS_PER_TILE)
         return words
 

@@ -74,8 +74,7 @@ class StackEngine(Engine):
         nodes = self.draws.rows(self.t + 1, count, slot=0)
         padding = self.draws.rows(self.t + 1, count, slot=1) if moves.padding.any() else None
         depth = len(self._stack)
-        depths = depth + np.arange(1, count + 1) - np.cumsum(moves.pops, dtype=np.int64)
-        stack = np.empty((max(int(depths.max()), depth), self.draws.coordinates))
+        stack = np.empty((self._room(moves, depth), self.draws.coordinates))
         for i, entry in enumerate(self._stack):
             stack[i] = entry
         out = np.empty((count, self.draws.coordinates))
@@ -85,6 +84,13 @@ class StackEngine(Engine):
         self._stack = [stack[i].copy() for i in range(depth)]
         self.t += count
         return out
+
+    def _room(self, moves: Moves, depth: int) -> int:
+        """How deep the stack may get."""
+        if self.mechanism.horizon is not None:
+            return self.mechanism.memory
+        depths = depth + np.arange(1, moves.pops.size + 1) - np.cumsum(moves.pops, dtype=np.int64)
+        return max(int(depths.max()), depth)
 
     def _moves(self, first: int, count: int) -> Moves | None:
         mechanism = self.mechanism
@@ -160,16 +166,14 @@ class StackEngine(Engine):
                 out[...] = top
         else:
             weight *= self.gain
+            extra = 0.0 if padding is None else padding[1] * self.gain
             fused = kernel.stack_step_f32 if draws.dtype == np.float32 else kernel.stack_step_f64
 
             def work(low: int, high: int) -> None:
                 first, second = self._buffers()
                 words = draws.words(step, slot, low, high, first)
                 more = None if padding is None else draws.words(step, padding[0], low, high, second)
-                part = None if base is None else base[low:high]
-                target = None if out is None else out[low:high]
-                extra = 0.0 if padding is None else padding[1] * self.gain
-                fused(words, weight, more, extra, part, top[low:high], target)
+                fused(words, weight, more, extra, _part(base, low, high), top[low:high], _part(out, low, high))
                 if draws.exact:
                     self._mend(step, slot, weight, padding, low, words, more, base, top, out)
 
@@ -207,3 +211,7 @@ class StackEngine(Engine):
             held["buffers"] = (word_buffer(self.draws), word_buffer(self.draws))
         buffers: tuple[NDArray[np.uint8], NDArray[np.uint8]] = held["buffers"]
         return buffers
+
+
+def _part(array: NDArray[Any] | None, low: int, high: int) -> NDArray[Any] | None:
+    return None if array is None else array[low:high]

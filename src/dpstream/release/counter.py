@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
+from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -49,7 +50,7 @@ from dpstream.release.terms import (
 __all__ = ["Counter"]
 
 #: A counter of single numbers keeps up to this many noise values ready: one compiled call for all of them.
-AHEAD = 512
+AHEAD = 1024
 #: `extend` works on this many values at a time, which stay in cache.
 CHUNK = 1 << 15
 #: Sums and noise stay below this; noise is given this many standard deviations of room (the largest draw has 44).
@@ -173,7 +174,7 @@ class Counter:
         # An empty range for histograms, so that `add` passes them on.
         self._least, self._most = (1, 0) if terms.shape else (0 if neighbours == "replace" else -limit, limit)
         # Noise made ahead: _ahead[_at:] is still to come, _ahead[_at - 1] was that of the last release.
-        self._ahead: list[int] = [0]
+        self._ahead = array("q", [0])
         self._at = self._made = 1
         self._before = -1
         self._sum: Any = np.zeros(terms.shape, dtype=np.int64) if terms.shape else 0
@@ -324,7 +325,8 @@ class Counter:
         """Make the noise of the next steps, more each time, so that a short count stays small."""
         t, last = self.t, self._ahead[-1]
         count = min(max(8, 2 * self._made), AHEAD, self._terms.last - t)
-        ahead = [last, *self._noise_from(t).block(count).tolist()]
+        ahead = array("q", [last])
+        ahead.frombytes(self._noise_from(t).block(count).tobytes())
         self._ahead, self._at, self._made, self._before = ahead, 1, count + 1, t - 1
 
     def _noise_from(self, t: int) -> noise_stream.NoiseStream:
@@ -350,7 +352,7 @@ class Counter:
         if n == ready:
             self._sum, self._at, self._clipped = total, at + n, self._clipped + clipped
         else:
-            ahead = [int(out[-1]) - total]
+            ahead = array("q", [int(out[-1]) - total])
             self._sum, self._clipped = total, self._clipped + clipped
             self._ahead, self._at, self._made, self._before = ahead, 1, 1, t + n - 1
         return out

@@ -45,8 +45,10 @@ _OBJECTIVES = ("max", "mean", "speed", "uniform")
 VECTORS = 64
 #: Streams without a horizon are ranked by their errors up to here.
 UNBOUNDED_STEPS = 2**20
-#: The optimal factorisation takes seconds to find and a dense matrix to keep: above this it must be asked for.
-OPTIMAL_STEPS = 1000
+#: ... and tables of this many bytes, which all streams of one mechanism share.
+TABLES = 2**24
+#: The optimal factorisation takes seconds to minutes to find, and a dense matrix to keep: above this it must be asked for.
+OPTIMAL_STEPS = 128
 #: Mechanisms that keep their history have no formula for their errors: above this they are left out.
 HISTORY_STEPS = 2**22
 
@@ -64,7 +66,7 @@ class PlanRow:
     draws
         Independent draws a release takes on average, per coordinate.
     memory
-        Bytes that the noise keeps between two steps.
+        Bytes that the noise keeps between two steps, tables included.
     nanoseconds
         Predicted time of a release's noise.
     fits
@@ -187,9 +189,10 @@ def plan(
         "max": the least largest variance. "mean": the least mean variance. "speed": the least time. "uniform": the same
         noise law at every release (the padded smooth tree), then the least variance.
     memory
-        The most bytes that the noise may keep between two steps; None for 64 vectors of the lane's numbers.
+        The most bytes that the noise may keep between two steps; None for 64 vectors of the lane's numbers and 16 MB of
+        tables.
     optimal
-        Consider the certified optimum, too: minutes to find and a dense matrix to keep, above a thousand steps.
+        Consider the certified optimum also above 128 steps, where it takes seconds to minutes to find.
 
     Raises
     ------
@@ -247,10 +250,7 @@ def choose(
             return GrowingSmooth(noise="laplace") if horizon is None else SmoothBinary(horizon, noise="laplace")
         if horizon is None:
             return AnytimeToeplitz()
-        try:
-            return BalancedToeplitz(horizon)
-        except DpstreamError:
-            return BufferedToeplitz(horizon)
+        return BalancedToeplitz(horizon) if 16 * horizon <= TABLES else BufferedToeplitz(horizon)
     budget = zcdp(0.5) if noise == "gaussian" else pure_dp(1.0)
     return plan(horizon, budget, shape=(coordinates,), lane=lane, participation=participation).mechanism
 
@@ -321,10 +321,12 @@ def _row(
     unit = 2 * scale**2 if budget.noise == "laplace" else scale**2
     rounding = 1 / 12 if lane == "exact" else 0.0
     vectors = mechanism.memory
+    # Exact recurrences keep their buffers in double-double.
     if isinstance(mechanism, RecurrenceMechanism) and lane == "exact":
-        vectors *= 2  # exact recurrences keep their buffers in double-double
+        vectors *= 2
     number = 8 if lane == "exact" or coordinates < 64 else 4
-    held = vectors * coordinates * number
+    tables = _table_bytes(mechanism)
+    held = vectors * coordinates * number + tables
     return PlanRow(
         mechanism,
         math.sqrt(unit * mechanism._max_row_norm(steps) + rounding),
@@ -332,8 +334,18 @@ def _row(
         mechanism.draws_per_step.average,
         held,
         _nanoseconds(mechanism, steps, coordinates, lane),
-        held <= room if room is not None else vectors <= 2 * VECTORS,
+        held <= room if room is not None else vectors <= VECTORS and tables <= TABLES,
     )
+
+
+def _table_bytes(mechanism: Mechanism) -> int:
+    """What a mechanism looks up: two numbers a step if balanced, a dense factor if optimal, its coefficients if neither."""
+    steps = mechanism.horizon or 0
+    if isinstance(mechanism, BalancedToeplitz):
+        return 16 * steps
+    if isinstance(mechanism, Optimal):
+        return 8 * steps**2
+    return 16 * steps if isinstance(mechanism, ConvolutionMechanism) else 0
 
 
 def _nanoseconds(mechanism: Mechanism, steps: int, coordinates: int, lane: Lane) -> float:

@@ -43,10 +43,13 @@ from dpstream.release.terms import (
 
 __all__ = ["RunningSum"]
 
-#: The norm of an input is computed with a relative error below this, and the noise is priced for twice as much more.
+#: The norm of an input is computed with a relative error below half of this; inputs longer than the bound by this much
+#: pass, and the noise is priced for twice as much more.
 NORM_ERROR = 2.0**-16
 #: The grid is at most this part of a release's standard deviation.
 GRID = {"float32": 2.0**-16, "float64": 2.0**-32}
+#: No grid is finer than this: its inverse must fit into a float32.
+FINEST_GRID = 2.0**-80
 #: Bounds for which no square underflows or overflows enough to matter.
 BOUNDS = {"float32": (1e-10, 1e15), "float64": (1e-100, 1e100)}
 #: float32 squares are summed in runs of this length: 256 roundings of 2^-24 stay below NORM_ERROR.
@@ -75,9 +78,9 @@ class RunningSum:
     ---------
     * Notion: what `budget` says (ρ-zCDP or (ε, δ)), for all releases together.
     * Neighbours: streams that differ in the steps of one person (`participation`), whose input in such a step is there
-      or is 0. (If it may be replaced by another one, say so by doubling `bound` and the inputs' norm stays the same.)
+      or is 0. (For neighbours whose input is replaced by another one, give twice the largest norm as `bound`.)
     * Norms are computed in floating point. An input passes if its computed norm is at most bound·(1 + 2^-16), and the
-      noise is priced for bound·(1 + 2^-14): the rounding is on the safe side.
+      noise is priced for bound·(1 + 2^-15): the rounding is on the safe side.
     * Horizon: `horizon` releases; a further one is refused.
     * Adaptivity: inputs may depend on earlier releases.
     * Assumed: the key is secret, uniform and used for this data only; and noise in floating point is as good as real
@@ -125,7 +128,7 @@ class RunningSum:
             mechanism=chosen or choose(horizon, budget.noise, coordinates, "float", persons),
             shape=lengths,
             bound=self._bound,
-            distance=self._bound * (1 + 4 * NORM_ERROR),
+            distance=self._bound * (1 + 2 * NORM_ERROR),
             participation=persons,
             neighbours="add-remove",
             dtype=self._dtype.name,
@@ -135,7 +138,7 @@ class RunningSum:
         self._clipped = 0
         self._scale = self._terms.scale
         least, _ = self._terms.typical_noise(self._scale)
-        self._grid = math.ldexp(1.0, math.frexp(least)[1] - 1) * GRID[self._dtype.name]
+        self._grid = _power_of_two_below(max(least * GRID[self._dtype.name], FINEST_GRID))
         self._chunks = Chunks(coordinates, _check_threads(threads, coordinates))
         self._stream = self._terms.stream(key, scale=self._scale, threads=threads)
         self._t = 0
@@ -311,7 +314,8 @@ class RunningSum:
                 raise InputTypeError(
                     given=f"{given.dtype.name} values", allowed=f"real numbers that fit into {self._dtype.name}"
                 )
-        return np.ascontiguousarray(given, dtype=self._dtype).reshape(-1)
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
+            return np.ascontiguousarray(given, dtype=self._dtype).reshape(-1)
 
     def _checked(self, x: NDArray[Any]) -> tuple[NDArray[Any], bool]:
         """The input, scaled down if it is too long and may be; and whether it was."""
@@ -338,6 +342,11 @@ def _squared_norm(x: NDArray[Any]) -> float:
         runs = x[:even].reshape(-1, RUN)
         total = float(np.vecdot(runs, runs).sum(dtype=np.float64)) if even else 0.0
         return total + float(np.dot(x[even:], x[even:]))
+
+
+def _power_of_two_below(x: float) -> float:
+    """The largest power of two that is at most x > 0."""
+    return math.ldexp(0.5, math.frexp(x)[1])
 
 
 def _check_dtype(dtype: DTypeLike) -> np.dtype[Any]:

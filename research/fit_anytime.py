@@ -1,0 +1,72 @@
+"""Fit the scales p and q of `AnytimeToeplitz` and write its table.
+
+    pip install -r research/requirements.txt
+    python research/fit_anytime.py             # about 10 minutes on one core
+
+For each limit 2^H: F is Zolotarev's with ε = 8 · 2^-H; log p and log q are cubic splines in ln t, fitted to minimise
+max_t V_t / S_max(t,8)², where S_t² is the variance of the square root that knows its horizon t. Bends are priced, so
+that p does not climb steeply towards the limit: it is constant on levels, and V_t jumps with p² from level to level.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+from thinned_time import ThinnedNorms, minimise_largest, spline_basis, time_grid
+
+TABLE = Path(__file__).parents[1] / "src/dpstream/mechanisms/anytime_table.json"
+BUFFERS = {20: 6, 24: 7, 30: 9, 40: 12, 50: 14}
+
+
+def square_root_sum(t: np.ndarray) -> np.ndarray:
+    """S_t = Σ_{k<t} f_k², f_k = C(2k, k)/4^k: exact to 4096, then by its asymptotic series (to 1e-12)."""
+    k = np.arange(1, 4096)
+    exact = np.cumsum(np.concatenate([[1.0], np.cumprod(1 - 0.5 / k)]) ** 2)
+    series = (np.log(t) + np.euler_gamma + 4 * np.log(2) - 1 / (4 * t) + 5 / (192 * t * t)) / np.pi
+    return np.where(t <= 4096, exact[np.minimum(t, 4096).astype(int) - 1], series)
+
+
+def fit(exponent: int, buffers: int) -> tuple[np.ndarray, float]:
+    limit = 2**exponent
+    steps = time_grid(limit, mirrored=False, per_octave=16)
+    knots = np.linspace(0, np.log(limit), exponent // 3 + 4)
+    bases = [spline_basis(np.log(t), knots) for t in (steps, np.maximum(steps - 1, 1))]
+    norms = ThinnedNorms(steps, 8.0 / limit, buffers)
+    known = square_root_sum(np.maximum(steps, 8))
+    log_p = 0.4 * np.log(steps) - 0.2 * np.log(limit)
+    log_q = -log_p + 0.5 * np.log(square_root_sum(steps))
+    start = np.concatenate([np.linalg.lstsq(bases[0], scale, rcond=None)[0] for scale in (log_p, log_q)])
+    offset = 2 * np.log(known)
+    z, _ = minimise_largest(
+        norms, bases, start, sharpness=(8, 32, 128, 512), iterations=200, pull=1e-6, bend=5e-4, offset=offset
+    )
+    return minimise_largest(
+        norms, bases, z, sharpness=(128, 512, 2048, 8192), iterations=300, pull=1e-7, bend=5e-4, offset=offset
+    )
+
+
+def main() -> None:
+    began = time.time()
+    rows = []
+    for exponent, buffers in BUFFERS.items():
+        z, ratio = fit(exponent, buffers)
+        m = z.size // 2
+        rows.append(
+            {
+                "log2_limit": exponent,
+                "buffers": buffers,
+                "log_p": z[:m].round(7).tolist(),
+                "log_q": z[m:].round(7).tolist(),
+            }
+        )
+        print(f"limit 2^{exponent}, {buffers} buffers: ratio {ratio:.4f}, {time.time() - began:.0f} s", flush=True)
+        table = {"version": 1, "made_by": "research/fit_anytime.py", "limits": rows}
+        TABLE.write_text(json.dumps(table).replace(', "', ',\n "') + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""Makes data/known_answers.json: draws and streams that every later version must reproduce, bit for bit.
+
+usage: python -m tests.noise.make_known_answers      (from the project's root; compare with git diff before committing)
+
+A change of these numbers makes every stored stream unreadable: it needs a new FORMAT_VERSION, and the old one kept.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from dpstream import NoiseStream, mechanisms
+from dpstream.noise.draws import Draws
+from dpstream.noise.keystream import FORMAT_VERSION, Keystream
+from dpstream.testing import fixed_key
+
+TARGET = Path(__file__).parent / "data" / "known_answers.json"
+
+DRAWS = [
+    # law, dtype, coordinates, first step, slot, what it shows
+    ("gaussian", "float32", 100, 1, 0, "wide float32, first step"),
+    ("gaussian", "float32", 100, 10**9, 1, "wide float32, a padding draw far along"),
+    ("gaussian", "float64", 100, 7, 0, "wide float64"),
+    ("gaussian", "float64", 3, 12345, 0, "narrow: steps share tiles, and start inside one"),
+    ("laplace", "float64", 3, 5, 2, "narrow Laplace, third slot"),
+    ("laplace", "float64", 64, 2**40, 0, "wide Laplace, a trillion steps along"),
+]
+STREAMS = [
+    # constructor, scale, shape, dtype, where the last two values are taken
+    ("SmoothBinary(1000)", 3.0, [], "int64", 998),
+    ("SmoothBinary(1000, noise='laplace')", 3.0, [], "int64", 998),
+    ("SmoothBinary(10**9)", 1e6, [2], "int64", 123456789),
+    ("Binary(1000)", 1.0, [], "float64", 998),
+    ("Honaker(1000)", 1.0, [], "float64", 998),
+    ("SignedDigits(1000)", 3.0, [], "int64", 998),
+    ("GrowingSmooth()", 3.0, [], "int64", 123456789),
+    ("BufferedToeplitz(1000, normalized=False)", 3.0, [], "int64", 998),
+    ("SquareRoot(1000)", 3.0, [], "int64", 998),
+    ("Unbounded()", 3.0, [], "int64", 4097),
+]
+
+
+def draw_entry(law: str, dtype: str, coordinates: int, first: int, slot: int, desc: str) -> dict[str, object]:
+    """Two steps of draws, as hexadecimal floats."""
+    draws = Draws(Keystream(fixed_key("known answers")), law, coordinates, np.dtype(dtype), exact=dtype == "float64")
+    rows = draws.rows(first, 2, slot)[:, :8]
+    return {
+        "desc": desc,
+        "law": law,
+        "dtype": dtype,
+        "coordinates": coordinates,
+        "first": first,
+        "slot": slot,
+        "draws": [[float(value).hex() for value in row] for row in rows],
+    }
+
+
+def stream_entry(call: str, scale: float, shape: list[int], dtype: str, late: int) -> dict[str, object]:
+    """The first eight values of a stream, and two after `late`."""
+    mechanism = eval(call, vars(mechanisms))  # noqa: S307
+    stream = NoiseStream(mechanism, scale, tuple(shape), dtype=dtype, key=fixed_key("known answers"))
+    values = stream.block(8)
+    stream.seek(late)
+    values = np.concatenate([values, stream.block(2)])
+    return {
+        "desc": f"{call}, {dtype}",
+        "mechanism": call,
+        "scale": scale,
+        "shape": shape,
+        "dtype": dtype,
+        "late": late,
+        "values": values.tolist() if dtype == "int64" else [float(v).hex() for v in values],
+    }
+
+
+def known_answers() -> dict[str, object]:
+    """Everything that is pinned."""
+    return {
+        "format": FORMAT_VERSION,
+        "key": "dpstream.testing.fixed_key('known answers')",
+        "draws": [draw_entry(*entry) for entry in DRAWS],
+        "streams": [stream_entry(*entry) for entry in STREAMS],
+    }
+
+
+if __name__ == "__main__":
+    TARGET.write_text(json.dumps(known_answers(), indent=1) + "\n")

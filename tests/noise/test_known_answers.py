@@ -1,0 +1,26 @@
+"""A stream made by an earlier version is reproduced for ever."""
+
+import json
+
+import pytest
+
+from .make_known_answers import DRAWS, STREAMS, TARGET, draw_entry, stream_entry
+
+KNOWN = json.loads(TARGET.read_text())
+
+
+@pytest.mark.parametrize("known", KNOWN["draws"], ids=lambda entry: entry["desc"])
+def test_draws(known):
+    names = ("law", "dtype", "coordinates", "first", "slot", "desc")
+    assert draw_entry(*(known[name] for name in names)) == known
+
+
+@pytest.mark.parametrize("known", KNOWN["streams"], ids=lambda entry: entry["desc"])
+def test_streams(known):
+    names = ("mechanism", "scale", "shape", "dtype", "late")
+    assert stream_entry(*(known[name] for name in names)) == known
+
+
+def test_the_file_holds_every_case_of_the_script():
+    assert len(KNOWN["draws"]) == len(DRAWS)
+    assert len(KNOWN["streams"]) == len(STREAMS)

@@ -1,0 +1,277 @@
+"""Broken on purpose: each of these must be caught by the shipped contract suite, for the reason given."""
+
+import math
+
+import numpy as np
+
+from dpstream import Counter, NoiseStream, Participation, RunningSum
+from dpstream.errors import DpstreamError
+from dpstream.mechanisms import Binary
+
+# -- mechanisms -------------------------------------------------------------------------------------------------------
+
+
+class Underpriced(Binary):
+    def _sensitivity(self, participation):
+        return 0.9 * super()._sensitivity(participation)[0], True
+
+
+class PricesOneStepOnly(Binary):
+    def _sensitivity(self, participation):
+        return super()._sensitivity(Participation())
+
+
+class OtherStream(Binary):
+    """Streams a tree that forgets to pop: not the matrix it is priced for."""
+
+    def advance(self, state, draws):
+        noise, following = super().advance(state, draws)
+        return noise + 0.1 * draws[0], following
+
+
+class ChangesItsDraws(Binary):
+    def advance(self, state, draws):
+        result = super().advance(state, draws)
+        draws[0] *= 2
+        return result
+
+
+class RunsForEver(Binary):
+    """As jax_privacy's BLT did: no end, and a sensitivity that was computed for one."""
+
+    def _next_step(self, state):
+        return state.t + 1
+
+
+class WrongVariance(Binary):
+    def _row_norm(self, t):
+        return 1.0
+
+
+class WrongFactors(Binary):
+    def _factors(self, steps):
+        L, R = super()._factors(steps)
+        return L, R * 1.01
+
+
+MECHANISMS = {
+    Underpriced: "sensitivity",
+    PricesOneStepOnly: "two steps is underpriced",
+    OtherStream: "covariance is not that of L",
+    ChangesItsDraws: "two different noises|changed the draws",
+    RunsForEver: "past the horizon",
+    WrongVariance: "variance",
+    WrongFactors: "prefix-sum",
+}
+
+# -- noise ------------------------------------------------------------------------------------------------------------
+
+
+class VarianceAsScale(NoiseStream):
+    """As in the paper's public code: the variance where the standard deviation belongs."""
+
+    def step(self, out=None):
+        return super().step(out) * 2.0
+
+    def block(self, n):
+        return super().block(n) * 2.0
+
+
+class OneArray(NoiseStream):
+    """Yields the same array object at every step, as the paper's public code does."""
+
+    def step(self, out=None):
+        if not hasattr(self, "kept"):
+            self.kept = np.empty(self.shape, self.dtype)
+        return super().step(self.kept)
+
+
+class RepeatsPastTheEnd(NoiseStream):
+    """As a peer's dense mechanism did: the last row's noise again and again."""
+
+    def step(self, out=None):
+        if self.t == self.mechanism.horizon:
+            return np.zeros(self.shape)
+        return super().step(out)
+
+
+class ConstantKey(NoiseStream):
+    """As a peer's fallback: one key for all."""
+
+    def __init__(self, *args, key=None, **settings):
+        super().__init__(*args, key=bytes(32), **settings)
+
+
+class BlockOffByOne(NoiseStream):
+    def block(self, n):
+        out = super().block(n)
+        if n > 2:
+            out[1] = out[2]
+        return out
+
+
+class ForgetfulSave(NoiseStream):
+    @classmethod
+    def from_state(cls, state, *args, **settings):
+        stream = super().from_state(state, *args, **settings)
+        stream.seek(0)
+        return stream
+
+
+class Uncorrelated(NoiseStream):
+    """The right variance at every step, but fresh noise each time: averages away."""
+
+    def _mixed_up(self, t, values):
+        return np.roll(values, 17 * t, axis=-1)
+
+    def step(self, out=None):
+        return self._mixed_up(self.t, super().step(out))
+
+    def block(self, n):
+        t = self.t
+        rows = super().block(n)
+        return np.array([self._mixed_up(t + 1 + i, row) for i, row in enumerate(rows)]).reshape(rows.shape)
+
+
+NOISE = {
+    VarianceAsScale: "variance is off",
+    OneArray: "the same array",
+    RepeatsPastTheEnd: "past the horizon",
+    ConstantKey: "two keys gave the same noise",
+    BlockOffByOne: r"block\(\) and step\(\) differ",
+    ForgetfulSave: "restored stream differs",
+    Uncorrelated: "differ|correlations over time",
+}
+
+# -- releases ---------------------------------------------------------------------------------------------------------
+
+
+class CountsBeforeItChecks(Counter):
+    """The input is in the sum by the time it is refused."""
+
+    def add(self, x=1):
+        try:
+            return super().add(x)
+        except DpstreamError:
+            if isinstance(x, int) and abs(x) < 100 and not self.shape:
+                self._sum += x
+            raise
+
+
+class SpendsNoiseOnRefusal(Counter):
+    def add(self, x=1):
+        try:
+            return super().add(x)
+        except DpstreamError:
+            if self.remaining and not self.shape and self._at < self._made:
+                self._at += 1
+            raise
+
+
+class RoundsSilently(Counter):
+    def add(self, x=1):
+        if isinstance(x, float) and math.isfinite(x):
+            x = int(x)
+        return super().add(x)
+
+
+class ClipsUnasked(Counter):
+    def __init__(self, *args, clip=False, **settings):
+        super().__init__(*args, clip=True, **settings)
+
+
+class TooLittleNoise(Counter):
+    """Half the noise that the budget asks for, and says otherwise."""
+
+    def __init__(self, *args, budget, **settings):
+        super().__init__(*args, budget=budget, **settings)
+        if hasattr(budget, "rho"):
+            self._stream = Counter(*args, budget=type(budget)(4 * budget.rho), **settings)._stream
+
+
+class ExtendStartsAgain(Counter):
+    def extend(self, xs):
+        self._sum = self._sum * 0
+        return super().extend(xs)
+
+
+class LetsTheInputOut(Counter):
+    """Returns sums without noise every so often."""
+
+    def _add_array(self, x):
+        return super()._add_array(x) * 0 + self._sum
+
+
+class IgnoresItsName(Counter):
+    def __init__(self, *args, name="", **settings):
+        super().__init__(*args, **settings)
+
+
+class NarrowIntervals(Counter):
+    def interval(self, confidence=0.95):
+        return super().interval(confidence / 2)
+
+
+COUNTERS = {
+    CountsBeforeItChecks: "changed what came after",
+    SpendsNoiseOnRefusal: "moved t|changed what came after",
+    RoundsSilently: "1.5 was not refused",
+    ClipsUnasked: "was not refused",
+    TooLittleNoise: "law of its mechanism",
+    ExtendStartsAgain: r"extend\(\)",
+    LetsTheInputOut: "law of its mechanism|variance",
+    IgnoresItsName: "name does not change the noise",
+    NarrowIntervals: r"interval\(0.9\)",
+}
+
+
+class NoGrid(RunningSum):
+    def _round(self, release):
+        pass
+
+
+class SumsInFloat16(RunningSum):
+    def _add_in_float64(self, x, release, low, high):
+        self._sum[low:high] = self._sum[low:high].astype(np.float16)
+        super()._add_in_float64(x, release, low, high)
+
+
+class TakesNaN(RunningSum):
+    """`norm > bound` is False for NaN: what it lets through stays in the sum for ever."""
+
+    def _checked(self, x):
+        if np.isnan(x).any():
+            return x, False
+        return super()._checked(x)
+
+
+class WritesIntoItsInput(RunningSum):
+    def _checked(self, x):
+        x *= np.float32(0.5)
+        return super()._checked(x)
+
+
+class AcceptsAnyLength(RunningSum):
+    def _checked(self, x):
+        return x, False
+
+
+class AddsBeforeItLooks(RunningSum):
+    """Past the horizon it adds first and refuses then."""
+
+    def _check_room(self, n):
+        try:
+            super()._check_room(n)
+        except DpstreamError:
+            self._t += 1
+            raise
+
+
+RUNNING_SUMS = {
+    NoGrid: "grid",
+    SumsInFloat16: "sums are wrong",
+    TakesNaN: "not refused",
+    WritesIntoItsInput: "sums are wrong|changed the array",
+    AcceptsAnyLength: "not refused",
+    AddsBeforeItLooks: "moved t",
+}
