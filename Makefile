@@ -17,9 +17,11 @@ demo: .venv/ready
 test: .venv/ready lint
 	$(BIN)/pytest --numprocesses 2 --cov --cov-report=term
 
-# The same suites with ten to a hundred times the samples.
+# What is too slow for every run: ten times the samples, and the known answers once more through the NumPy twin.
 heavy: .venv/ready
-	DPSTREAM_HEAVY=1 $(BIN)/pytest --numprocesses 2 tests/kernel tests/noise
+	DPSTREAM_HEAVY=1 $(BIN)/pytest --numprocesses 2 tests/kernel tests/noise/test_distribution.py
+	DPSTREAM_KERNEL=twin $(BIN)/pytest -W ignore::dpstream.kernel.SlowKernelWarning --numprocesses 2 \
+		tests/noise/test_known_answers.py tests/noise/test_exact.py
 
 lint: .venv/ready
 	$(BIN)/ruff check .

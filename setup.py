@@ -1,6 +1,7 @@
 """Builds the optional C kernel; everything else is declared in pyproject.toml."""
 
 import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
 
@@ -14,7 +15,7 @@ else:
 kernel = Extension(
     "dpstream.kernel._compiled",
     sources=["src/dpstream/kernel/module.c"],
-    depends=[f"src/dpstream/kernel/{name}.h" for name in ("arrays", "loops", "transform")],
+    depends=sorted(str(header) for header in Path("src/dpstream/kernel").glob("*.h")),
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
     extra_compile_args=FLAGS,

@@ -1,6 +1,6 @@
 """Runs the benchmarks on one core and prints a table; the figures also go to output/benchmarks.json.
 
-usage: python benchmarks/run.py [NAME ...]      NAME: a function of benchmarks/noise.py; all of them if left out
+usage: python benchmarks/run.py [NAME ...]      NAME: a function of benchmarks/noise.py or release.py; all if left out
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 import noise
+import release
 from measure import Row
 
 
@@ -45,7 +46,7 @@ def table(rows: list[Row]) -> Table:
 def main(names: list[str]) -> None:
     console = Console(width=170)
     rows: list[Row] = []
-    for suite in noise.ALL:
+    for suite in (*noise.ALL, *release.ALL):
         if names and suite.__name__ not in names:
             continue
         with console.status(f"measuring {suite.__name__} ..."):

@@ -30,30 +30,47 @@ def square_root_sum(t: np.ndarray) -> np.ndarray:
     return np.where(t <= 4096, exact[np.minimum(t, 4096).astype(int) - 1], series)
 
 
-def fit(exponent: int, buffers: int) -> tuple[np.ndarray, float]:
+def spline_knots(exponent: int) -> np.ndarray:
+    """Knots in ln t for a limit of 2^exponent."""
+    return np.linspace(0, exponent * np.log(2), exponent // 3 + 4)
+
+
+def stretched(coefficients: np.ndarray, old: int, new: int, log_t: np.ndarray) -> np.ndarray:
+    """A scale fitted for 2^old, continued to 2^new: both ends kept, a power law put into the middle."""
+    middle, extra = 0.5 * old * np.log(2), (new - old) * np.log(2)
+
+    def at(u):
+        return spline_basis(np.asarray(u), spline_knots(old)) @ coefficients
+
+    slope = float(at(middle + 0.5) - at(middle - 0.5))
+    inserted = np.clip(log_t - middle, 0, extra)
+    return at(log_t - inserted) + slope * inserted
+
+
+def fit(exponent: int, buffers: int, shorter: tuple[int, np.ndarray] | None) -> tuple[np.ndarray, float]:
     limit = 2**exponent
-    steps = time_grid(limit, mirrored=False, per_octave=16)
-    knots = np.linspace(0, np.log(limit), exponent // 3 + 4)
-    bases = [spline_basis(np.log(t), knots) for t in (steps, np.maximum(steps - 1, 1))]
+    steps = time_grid(limit, mirrored=False)
+    bases = [spline_basis(np.log(t), spline_knots(exponent)) for t in (steps, np.maximum(steps - 1, 1))]
     norms = ThinnedNorms(steps, 8.0 / limit, buffers)
-    known = square_root_sum(np.maximum(steps, 8))
-    log_p = 0.4 * np.log(steps) - 0.2 * np.log(limit)
-    log_q = -log_p + 0.5 * np.log(square_root_sum(steps))
-    start = np.concatenate([np.linalg.lstsq(bases[0], scale, rcond=None)[0] for scale in (log_p, log_q)])
-    offset = 2 * np.log(known)
-    z, _ = minimise_largest(
-        norms, bases, start, sharpness=(8, 32, 128, 512), iterations=200, pull=1e-6, bend=5e-4, offset=offset
-    )
-    return minimise_largest(
-        norms, bases, z, sharpness=(128, 512, 2048, 8192), iterations=300, pull=1e-7, bend=5e-4, offset=offset
-    )
+    if shorter is None:
+        log_p = 0.4 * np.log(steps) - 0.2 * np.log(limit)
+        scales = [log_p, -log_p + 0.5 * np.log(square_root_sum(steps))]
+    else:
+        scales = [stretched(c, shorter[0], exponent, np.log(steps)) for c in np.split(shorter[1], 2)]
+        scales = [scales[0] - scales[0].mean(), scales[1] + scales[0].mean()]
+    start = np.concatenate([np.linalg.lstsq(bases[0], scale, rcond=None)[0] for scale in scales])
+    settings = {"bend": 1e-4, "offset": 2 * np.log(square_root_sum(np.maximum(steps, 8)))}
+    for sharpness in ((8, 32, 128, 512), (128, 512, 2048), (512, 2048, 8192)):
+        start, ratio = minimise_largest(norms, bases, start, sharpness=sharpness, iterations=300, pull=1e-7, **settings)
+    return start, ratio
 
 
 def main() -> None:
     began = time.time()
-    rows = []
+    rows, shorter = [], None
     for exponent, buffers in BUFFERS.items():
-        z, ratio = fit(exponent, buffers)
+        z, ratio = fit(exponent, buffers, shorter)
+        shorter = exponent, z
         m = z.size // 2
         rows.append(
             {
@@ -64,8 +81,8 @@ def main() -> None:
             }
         )
         print(f"limit 2^{exponent}, {buffers} buffers: ratio {ratio:.4f}, {time.time() - began:.0f} s", flush=True)
-        table = {"version": 1, "made_by": "research/fit_anytime.py", "limits": rows}
-        TABLE.write_text(json.dumps(table).replace(', "', ',\n "') + "\n")
+    table = {"version": 1, "made_by": "research/fit_anytime.py", "limits": rows}
+    TABLE.write_text(json.dumps(table).replace(', "', ',\n "') + "\n")
 
 
 if __name__ == "__main__":

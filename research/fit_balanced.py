@@ -15,42 +15,54 @@ from pathlib import Path
 
 import numpy as np
 
-from dpstream.mechanisms.balanced_toeplitz import KNOTS, buffers_for, epsilon_for, normal_time
+from dpstream.mechanisms.balanced_toeplitz import KNOTS, epsilon_for, normal_time
 from thinned_time import ThinnedNorms, minimise_largest, spline_basis, time_grid
 
 TABLE = Path(__file__).parents[1] / "src/dpstream/mechanisms/balanced_table.json"
-EXPONENTS = [24, 22, 20, 18, 16, 14, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3]
+#: Horizons to fit, by number of buffers. Neighbouring bands share a horizon, so that V hardly jumps between them.
+BANDS = {
+    8: [24, 22],
+    7: [22, 20, 18],
+    6: [18, 16, 14],
+    5: [14, 12, 11, 10],
+    4: [10, 9, 8, 7, 6, 5, 4],
+    3: [4, 3, 2],
+    2: [2, 1],
+}
 
 
-def fit(horizon, start, sharpness, iterations, pull):
+def fit(horizon, buffers, start, sharpness):
     steps = time_grid(horizon, mirrored=True)
-    norms = ThinnedNorms(steps, epsilon_for(horizon), buffers_for(horizon))
+    norms = ThinnedNorms(steps, epsilon_for(horizon), buffers)
     before = np.maximum(steps - 1, 0.75)
     bases = [spline_basis(normal_time(t, horizon), KNOTS) for t in (steps, before)]
     if start is None:
         left_over = horizon - steps + 1
         log_q = 0.5 * np.log((np.log(left_over + 0.3) + np.euler_gamma + 4 * np.log(2)) / np.pi)
         start = np.concatenate([np.zeros(KNOTS.size + 2), np.linalg.lstsq(bases[0], log_q, rcond=None)[0]])
-    return minimise_largest(norms, bases, start, sharpness=sharpness, iterations=iterations, pull=pull)
+    return minimise_largest(norms, bases, start, sharpness=sharpness, iterations=120, pull=3e-4, even=0.01)
 
 
 def main() -> None:
     began = time.time()
-    start, rows = None, {}
-    for exponent in EXPONENTS:
-        if start is None:
-            start, _ = fit(2**exponent, None, (8, 32, 128, 512), 200, 1e-5)
-        start, V = fit(2**exponent, start, (128, 512, 2048, 8192), 200, 1e-5)
-        m = start.size // 2
-        rows[exponent] = {"log_p": start[:m].round(7).tolist(), "log_q": start[m:].round(7).tolist()}
-        print(f"T = 2^{exponent}: V = {V:.4f} on the thinned grid, {time.time() - began:.0f} s", flush=True)
-    table = {
-        "version": 1,
-        "made_by": "research/fit_balanced.py",
-        "log2_horizon": sorted(rows),
-        "log_p": [rows[e]["log_p"] for e in sorted(rows)],
-        "log_q": [rows[e]["log_q"] for e in sorted(rows)],
-    }
+    start, _ = fit(2**24, 8, None, (8, 32, 128, 512))
+    bands = []
+    for buffers, exponents in BANDS.items():
+        rows = []
+        for exponent in exponents:
+            start, V = fit(2**exponent, buffers, start, (128, 512, 2048, 8192))
+            rows.insert(0, np.split(start.round(7), 2))
+            print(f"T = 2^{exponent}, {buffers} buffers: V = {V:.4f}, {time.time() - began:.0f} s", flush=True)
+        bands.insert(
+            0,
+            {
+                "buffers": buffers,
+                "log2_horizon": exponents[::-1],
+                "log_p": [p.tolist() for p, _ in rows],
+                "log_q": [q.tolist() for _, q in rows],
+            },
+        )
+    table = {"version": 1, "made_by": "research/fit_balanced.py", "bands": bands}
     TABLE.write_text(json.dumps(table).replace("], [", "],\n  [").replace(', "', ',\n "') + "\n")
 
 

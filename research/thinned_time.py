@@ -116,8 +116,12 @@ class ThinnedNorms:
         x = jnp.exp(-log_p)
         before = jnp.exp(-log_p_before).at[0].set(0.0)
         rise = (x - before)[:, None]
-        Y = rise[:, 0] + (_forward(rise * single, *self.filter) - rise) @ self.v + self.integral * before
-        u = (_forward(x[:, None] * single, *self.filter) - x[:, None]) * (self.v * self.gaps / (1 - self.gaps))
+        slow = self.gaps / (1 - self.gaps) * (_forward(x[:, None] * single, *self.filter) - x[:, None])
+        # Σ_k η^(t-k) (x_k - x_{k-1}) = x_t - slow_t: the left side suits buffers that have forgotten the start, the
+        # right side those that have not, where the rises since the start would have to cancel.
+        risen = jnp.where(self.gaps * self.steps[:, None] > 1, _forward(rise * single, *self.filter), x[:, None] - slow)
+        Y = rise[:, 0] + (risen - rise) @ self.v + self.integral * before
+        u = slow * self.v
         inverse = 1 / q2
         whole = _backward((Y * Y)[:, None] * inverse, *self.sum_filter)[:, 0]
         cross = _backward(Y[:, None] * inverse * single, *self.filter)
@@ -126,12 +130,12 @@ class ThinnedNorms:
         return rows, jnp.log(columns)
 
 
-def minimise_largest(norms, bases, start, *, sharpness, iterations, pull=1e-5, bend=0.0, offset=0.0):
+def minimise_largest(norms, bases, start, *, sharpness, iterations, pull=1e-5, bend=0.0, even=0.0, offset=0.0):
     """Fit spline coefficients (p, then q) to minimise max rows - offset, plus max columns, in logarithms.
 
     The maxima are softened (log-sum-exp), sharper and sharper. `pull` holds the coefficients near `start` and the
     mean of log p near 0: it settles what the maximum leaves open, such as a constant moved from p to q. `bend` is the
-    price of second differences.
+    price of second differences, `even` that of rows after the tenth that fall more than 5 % below the largest.
     """
     at, before = (jnp.asarray(basis) for basis in bases)
     m = at.shape[1]
@@ -142,7 +146,10 @@ def minimise_largest(norms, bases, start, *, sharpness, iterations, pull=1e-5, b
         return rows - offset, columns
 
     def loss(z, P):
-        soft = sum(jax.scipy.special.logsumexp(P * v) - jnp.log(v.size) for v in both(z)) / P
+        rows, columns = both(z)
+        soft = sum(jax.scipy.special.logsumexp(P * v) - jnp.log(v.size) for v in (rows, columns)) / P
+        missing = jnp.maximum(rows.max() - rows - 0.05, 0.0) * (norms.steps > 10)
+        soft += even * jnp.mean(missing**2)
         bends = jnp.sum(jnp.diff(z[:m], 2) ** 2) + jnp.sum(jnp.diff(z[m:], 2) ** 2)
         return soft + pull * (jnp.sum((z - anchor) ** 2) + jnp.sum(z[:m]) ** 2) + bend * bends
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "BudgetError",
+    "BudgetLimitExceeded",
     "CapacityError",
     "DenseTooLarge",
     "DpstreamError",
@@ -19,16 +20,40 @@ __all__ = [
     "InputShapeError",
     "InputTypeError",
     "InvalidArgument",
+    "KeyFileDamaged",
+    "KeyFileExposed",
+    "KeyFileMissing",
     "KeyLengthError",
+    "LeaseLost",
     "MechanismTooShort",
     "NoReleaseYet",
     "NoiseLawError",
+    "NotAStore",
     "NothingFits",
     "OutputMismatch",
     "ParticipationError",
+    "PositionConflict",
+    "PositionGap",
+    "PositionMissing",
+    "PositionUnexpected",
     "StateError",
+    "StoreBusy",
+    "StoreClosed",
+    "StoreCopied",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreLost",
+    "StoreMismatch",
+    "StoreNotWritten",
+    "StoreOutdated",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StreamRetired",
+    "StreamUnknown",
     "SumsTooLarge",
     "TooManyPeople",
+    "WrongMasterKey",
 ]
 
 
@@ -207,3 +232,244 @@ class TooManyPeople(DpstreamError):
             " changed, and people it knows are still served. Build it with a larger capacity"
         )
         self.capacity = capacity
+
+
+# -- the durable store ------------------------------------------------------------------------------------------------
+
+
+class StoreError(DpstreamError):
+    """The base of what can go wrong with a store's files; nothing was released by the call that raised it."""
+
+
+class NotAStore(StoreError, ValueError):
+    """A path that is no dpstream store, and is left as it is."""
+
+    def __init__(self, *, path: str, found: str) -> None:
+        super().__init__(f"{path} is not a dpstream store: {found}; it was not touched")
+        self.path, self.found = path, found
+
+
+class StoreTooNew(StoreError):
+    """A store written by a later version of this library."""
+
+    def __init__(self, *, path: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} has store format {found}, but this dpstream knows formats up to {known}; it was not touched."
+            " Open it with the dpstream that wrote it, or a later one"
+        )
+        self.path, self.found, self.known = path, found, known
+
+
+class StoreDamaged(StoreError):
+    """Something in the file is not what was written: a seal does not fit, or SQLite cannot read it."""
+
+    def __init__(self, *, path: str, what: str) -> None:
+        super().__init__(
+            f"{path} is damaged: {what}. Nothing was released. Put the newest backup back, or end the streams"
+            " with store.retire(name) and go on under new names"
+        )
+        self.path, self.what = path, what
+
+
+class StoreFull(StoreError):
+    """There is no room for the step, so it was not made; it can be tried again."""
+
+    def __init__(self, *, path: str) -> None:
+        super().__init__(f"no room on the disk of {path}: the step was not made, and can be tried again")
+        self.path = path
+
+
+class StoreReadOnly(StoreError):
+    """The file, or its directory, may not be written."""
+
+    def __init__(self, *, path: str) -> None:
+        super().__init__(f"{path} cannot be written (file, directory or disk is read-only): the step was not made")
+        self.path = path
+
+
+class StoreNotWritten(StoreError):
+    """The operating system failed to write or to synchronise; whether the step is on the disk is not known."""
+
+    def __init__(self, *, path: str, reason: str) -> None:
+        super().__init__(
+            f"writing {path} failed ({reason}). Nothing was released. The step may or may not be on the disk:"
+            " try again with the same position, and it is counted once"
+        )
+        self.path, self.reason = path, reason
+
+
+class StoreClosed(StoreError):
+    """A store, or a stream of it, was used after it was closed."""
+
+    def __init__(self, *, what: str) -> None:
+        super().__init__(f"{what} is closed")
+        self.what = what
+
+
+class StoreBusy(StoreError):
+    """Another process (or another object of this one) writes this stream, or holds the file for too long."""
+
+    def __init__(self, *, name: str, pid: int | None, started: str | None) -> None:
+        holder = "another process" if pid is None else f"process {pid}, started {started}"
+        super().__init__(f"{name} is being written by {holder}; a stream has one writer at a time. Reading is free")
+        self.name, self.pid, self.started = name, pid, started
+
+
+class LeaseLost(StoreError):
+    """The stream moved on without this writer: its file was replaced, or its lease taken, behind its back."""
+
+    def __init__(self, *, name: str) -> None:
+        super().__init__(
+            f"the stream {name!r} is no longer as this writer left it: it was retired, or its file was replaced while"
+            " it was open. Nothing was released; close this object and open the stream again"
+        )
+        self.name = name
+
+
+class StoreMismatch(StoreError, ValueError):
+    """A stream was opened with another setting than it was created with."""
+
+    def __init__(self, *, name: str, setting: str, stored: object, given: object) -> None:
+        super().__init__(
+            f"the stream {name!r} was created with {setting}={stored!r}, but {setting}={given!r} was given. Pass"
+            f" {setting}={stored!r} to go on with it, or take another name for a new stream with a budget of its own"
+        )
+        self.name, self.setting, self.stored, self.given = name, setting, stored, given
+
+
+class StoreOutdated(StoreError):
+    """The file is older than what was already released from it: a backup put back, or a copy that fell behind."""
+
+    def __init__(self, *, name: str, found: str, known: str) -> None:
+        super().__init__(
+            f"the stream {name!r} in this file {found}, but {known}: this is an old backup or a copy. Going on would"
+            " publish used noise under new data, which gives the data away. Safe ways out: put the newest file back;"
+            " or store.retire(name), which ends the stream and keeps its releases, and a new stream under another"
+            " name, with its own noise and its own budget"
+        )
+        self.name, self.found, self.known = name, found, known
+
+
+class StoreCopied(StoreError):
+    """The store's files were copied, or moved to another disk."""
+
+    def __init__(self, *, path: str) -> None:
+        super().__init__(
+            f"{path} was copied or moved to another disk, witness and all. If the original goes on too, both publish the"
+            " same noise under different data. If it never will, open this one once with Store(path, adopt=True)"
+        )
+        self.path = path
+
+
+class StoreLost(StoreError):
+    """Of the store's two records, the database and its witness, one is missing."""
+
+    def __init__(self, *, missing: str, present: str) -> None:
+        super().__init__(
+            f"{present} is there, but {missing} is missing: it was lost, or only part of the store was copied. Put it"
+            " back, or start a new store under another path"
+        )
+        self.missing, self.present = missing, present
+
+
+class WrongMasterKey(StoreError):
+    """The master key is not the one this store was created with."""
+
+    def __init__(self, *, path: str) -> None:
+        super().__init__(f"the master key given does not belong to {path} (or the file's first page is damaged)")
+        self.path = path
+
+
+class KeyFileMissing(StoreError):
+    """A store exists, its key file does not, and no key was given."""
+
+    def __init__(self, *, path: str) -> None:
+        super().__init__(
+            f"the key file {path} is missing: put it back, or give the key as master_key or in DPSTREAM_MASTER_KEY."
+            " Without it the stream cannot go on; its releases are still in the database"
+        )
+        self.path = path
+
+
+class KeyFileDamaged(StoreError):
+    """A key file that does not hold a key. The message never holds any part of it."""
+
+    def __init__(self, *, path: str, found: str) -> None:
+        super().__init__(f"{path} is not a dpstream key file: {found}")
+        self.path, self.found = path, found
+
+
+class KeyFileExposed(StoreError):
+    """A key file that others can read."""
+
+    def __init__(self, *, path: str, mode: int) -> None:
+        super().__init__(f"others can read the master key (mode {mode:04o}); mend it with: chmod 600 {path}")
+        self.path, self.mode = path, mode
+
+
+class StreamUnknown(StoreError, LookupError):
+    """There is no stream of this name in the store."""
+
+    def __init__(self, *, name: str) -> None:
+        super().__init__(f"there is no stream {name!r} in this store")
+        self.name = name
+
+
+class StreamRetired(StoreError):
+    """The stream was ended for good; its releases can still be read."""
+
+    def __init__(self, *, name: str) -> None:
+        super().__init__(f"the stream {name!r} was retired: its releases can be read, but it takes no further step")
+        self.name = name
+
+
+class PositionGap(StoreError, ValueError):
+    """A position that does not follow the last one: something in between is missing, or it is before the first."""
+
+    def __init__(self, *, position: int, first: int, following: int) -> None:
+        super().__init__(
+            f"position {position} does not fit: this stream knows positions from {first} on, and {following} is next;"
+            " nothing was added"
+        )
+        self.position, self.first, self.following = position, first, following
+
+
+class PositionConflict(StoreError, ValueError):
+    """An old position came back with another value."""
+
+    def __init__(self, *, position: int, step: int) -> None:
+        super().__init__(
+            f"position {position} was counted at step {step} with another value; what was released stays, and nothing"
+            " was added"
+        )
+        self.position, self.step = position, step
+
+
+class PositionMissing(StoreError, ValueError):
+    """A stream that was fed with positions was given an input without one."""
+
+    def __init__(self, *, following: int) -> None:
+        super().__init__(f"this stream is fed with positions, and {following} is next: give it; nothing was added")
+        self.following = following
+
+
+class PositionUnexpected(StoreError, ValueError):
+    """A stream that has steps without positions was given one."""
+
+    def __init__(self, *, position: int, step: int) -> None:
+        super().__init__(
+            f"this stream has {step} steps without positions, so position {position} has no place in it; nothing was"
+            " added. Positions are for streams that have them from their first step"
+        )
+        self.position, self.step = position, step
+
+
+class BudgetLimitExceeded(StoreError):
+    """A new stream would take the store's total above its limit."""
+
+    def __init__(self, *, name: str, limit: object, spent: object, asked: object) -> None:
+        super().__init__(
+            f"a new stream {name!r} with {asked!r} would exceed the store's limit {limit!r}: {spent} is promised already."
+            " It was not created"
+        )
+        self.name, self.limit, self.spent, self.asked = name, limit, spent, asked

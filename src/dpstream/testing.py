@@ -14,6 +14,7 @@ import hashlib
 import math
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,7 @@ def check_noise(make: Callable[[bytes, int], Any], steps: int = 24) -> None:
         other = make(fixed_key("another"), coordinates).block(steps)
         _require(not np.array_equal(other, values), "two keys gave the same noise")
         if stream.mechanism.horizon == steps:
-            for attempt in (stream.step, lambda s=stream: s.block(1)):
+            for attempt in (stream.step, partial(stream.block, 1)):
                 _refused(attempt, "a step past the horizon", HorizonExceeded)
                 _require(stream.t == steps, "a refused step moved t")
     _check_memory(lambda: make(key, 70), lambda stream: stream.step(), steps)
@@ -278,17 +279,16 @@ def _check_refusals(build: Callable[..., Any], data: NDArray[Any], bad: list[Any
     half = len(data) // 2
     for i, x in enumerate(data):
         for wrong in bad if i in (0, half) else bad[:1]:
-            _refused(lambda w=wrong: tried.add(w), f"the input {wrong!r}")
-            _refused(lambda w=wrong: tried.extend([w]), f"the input [{wrong!r}]")
+            _refused(partial(tried.add, wrong), f"the input {wrong!r}")
+            _refused(partial(tried.extend, [wrong]), f"the input [{wrong!r}]")
             _require(tried.t == i, "a refused input moved t")
-        _refused(
-            lambda i=i: tried.extend(np.concatenate([data[i:], data])), "more steps than there are", HorizonExceeded
-        )
+        too_many = np.concatenate([data[i:], data])
+        _refused(partial(tried.extend, too_many), "more steps than there are", HorizonExceeded)
+        _require(tried.t == i, "refusing too many steps moved t")
         x = x.item() if data.ndim == 1 else x
         _require(np.array_equal(tried.add(x), honest.add(x)), "a refused input changed what came after")
-    _refused(
-        lambda: tried.add(data[0].item() if data.ndim == 1 else data[0]), "a step past the horizon", HorizonExceeded
-    )
+    first = data[0].item() if data.ndim == 1 else data[0]
+    _refused(partial(tried.add, first), "a step past the horizon", HorizonExceeded)
     _require(tried.t == len(data), "a step past the horizon moved t")
 
 

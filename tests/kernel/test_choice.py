@@ -2,66 +2,104 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import warnings
 import zipfile
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pytest
 
+import dpstream
 from dpstream import kernel
 
 ROOT = Path(__file__).parents[2]
 
-USE_TWICE = """
-import sys, warnings
+IN_A_NEW_PROCESS = """
 import numpy as np
-with warnings.catch_warnings(record=True) as seen:
-    warnings.simplefilter("always")
-    from dpstream import kernel
-    at_import = len(seen)
-    out = np.empty(64, np.float32)
-    kernel.normal_f32(bytes(256), out)
-    kernel.round_guarded(np.zeros(3), 0.1, np.empty(3, np.int64))
-here = [w.filename for w in seen] == ["<string>"]
-print(kernel.name, at_import, [w.category.__name__ for w in seen], here, out[0])
+from dpstream import kernel
+kernel.round_guarded(np.zeros(3), 0.1, np.empty(3, np.int64))
+kernel.round_guarded(np.zeros(3), 0.1, np.empty(3, np.int64))
+print(kernel.name)
 """
 
 
-def run(code: str, wish: str | None) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k != "DPSTREAM_KERNEL"}
-    if wish is not None:
-        environment["DPSTREAM_KERNEL"] = wish
-    return subprocess.run(  # noqa: S603
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+def freshly_imported(monkeypatch: pytest.MonkeyPatch, wish: str | None, *, hidden: bool = False) -> ModuleType:
+    """The kernel as a new process would import it, `hidden` if the compiled module was not built."""
+    for name in [name for name in sys.modules if name.split(".")[:2] == ["dpstream", "kernel"]]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(dpstream, "kernel", kernel)  # what the import below replaces, to be put back
+    if hidden:
+        monkeypatch.setitem(sys.modules, "dpstream.kernel._compiled", None)
+    if wish is None:
+        monkeypatch.delenv("DPSTREAM_KERNEL", raising=False)
+    else:
+        monkeypatch.setenv("DPSTREAM_KERNEL", wish)
+    return importlib.import_module("dpstream.kernel")
+
+
+def warnings_of_two_calls(module: ModuleType) -> list[warnings.WarningMessage]:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        out = np.empty(64, np.float32)
+        module.normal_f32(bytes(256), out)
+        flagged = module.round_guarded(np.array([0.0, 0.5]), 0.1, np.empty(2, np.int64))
+    assert 6.76 < out[0] < 6.77
+    assert flagged.tolist() == [1]
+    return seen
+
+
+def test_the_twin_can_be_asked_for_and_warns_once_at_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = freshly_imported(monkeypatch, "twin")  # any warning here would be an error
+    assert module.name == "twin"
+    (warning,) = warnings_of_two_calls(module)
+    assert warning.category is module.SlowKernelWarning
+    assert warning.filename == __file__  # it points to the caller
+    assert "as DPSTREAM_KERNEL asks" in str(warning.message)
+
+
+def test_a_new_process_sees_the_wish() -> None:
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", IN_A_NEW_PROCESS],
+        env=os.environ | {"DPSTREAM_KERNEL": "twin"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
+    assert done.stdout.split() == ["twin"], done.stderr
+    assert done.stderr.count("SlowKernelWarning") == 1
 
 
-def test_the_twin_can_be_asked_for_and_warns_once_at_first_use() -> None:
-    done = run(USE_TWICE, "twin")
-    assert done.stdout.split()[:2] == ["twin", "0"], done.stderr
-    assert "['SlowKernelWarning'] True 6.76" in done.stdout
+@pytest.mark.parametrize("wish", [None, "", "compiled"])
+def test_the_compiled_kernel_says_nothing(
+    compiled: ModuleType, monkeypatch: pytest.MonkeyPatch, wish: str | None
+) -> None:
+    module = freshly_imported(monkeypatch, wish)
+    assert module.name == "compiled"
+    assert warnings_of_two_calls(module) == []
 
 
-def test_the_compiled_kernel_says_nothing(compiled: object) -> None:
-    for wish in (None, "", "compiled"):
-        assert run(USE_TWICE, wish).stdout.startswith("compiled 0 [] False 6.76")
+def test_without_the_compiled_module_the_twin_steps_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = freshly_imported(monkeypatch, None, hidden=True)
+    assert module.name == "twin"
+    (warning,) = warnings_of_two_calls(module)
+    assert "the compiled one is missing" in str(warning.message)
 
 
-def test_without_the_compiled_module_the_twin_steps_in() -> None:
-    hide = "import sys; sys.modules['dpstream.kernel._compiled'] = None\n"
-    assert run(hide + USE_TWICE, None).stdout.startswith("twin 0 ['SlowKernelWarning']")
-    done = run(hide + USE_TWICE, "compiled")
-    assert done.returncode != 0
-    assert "ImportError" in done.stderr or "ModuleNotFoundError" in done.stderr
+def test_without_the_compiled_module_it_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ImportError):
+        freshly_imported(monkeypatch, "compiled", hidden=True)
 
 
-def test_another_wish_is_refused() -> None:
-    done = run("import dpstream.kernel", "fast")
-    assert "DPSTREAM_KERNEL must be 'compiled' or 'twin', got 'fast'" in done.stderr
+def test_another_wish_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="DPSTREAM_KERNEL must be 'compiled' or 'twin', got 'fast'"):
+        freshly_imported(monkeypatch, "fast")
 
 
 def test_everything_promised_is_there() -> None:
@@ -109,11 +147,9 @@ def build(source: Path, **environment: str) -> set[str]:
 def test_a_build_without_a_compiler_leaves_only_the_kernel_out(source: Path) -> None:
     files = build(source, CC="/bin/false")
     assert not any(name.endswith(".so") for name in files)
-    assert {
-        "dpstream/kernel/__init__.py",
-        "dpstream/kernel/twin.py",
-        "dpstream/kernel/_compiled.pyi",
-    } <= files
+    twin = {f"dpstream/kernel/twin/{part.name}" for part in (source / "src/dpstream/kernel/twin").glob("*.py")}
+    assert len(twin) > 1
+    assert {"dpstream/kernel/__init__.py", "dpstream/kernel/_compiled.pyi"} | twin <= files
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")

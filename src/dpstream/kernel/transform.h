@@ -277,9 +277,9 @@ INLINE double laplace_of(uint64_t word)
     return double_of(double_bits(size) | (word & 0x8000000000000000u));
 }
 
-#define NORMAL_LOWEST 0x0004000000000000u  /* 2^50 */
+#define NORMAL_LOWEST 0x0000200000000000u  /* 2^45 */
 #define NORMAL_HIGHEST 0xfffffffc00000000u /* 2^64 - 2^34 */
-#define LAPLACE_LOWEST 0x0004000000000000u /* 2^50, of 63 bits */
+#define LAPLACE_LOWEST 0x0000800000000000u /* 2^47, of 63 bits */
 
 INLINE uint64_t normal_is_unsafe(uint64_t word)
 {

@@ -7,7 +7,7 @@ Cost: one draw and O(buffers) operations a step, `buffers` vectors of memory, 6 
 Ours. L = diag(p) · F · diag(q) as in `balanced_toeplitz`, with p growing about like √t and q falling as fast, so
 that late draws cost early elements little. docs/balanced.md derives it; research/fit_anytime.py fitted p and q.
 
-p and q are constant while the nine leading bits of t stay the same. Within such a *level* every sum over steps is
+p and q are constant while the eleven leading bits of t stay the same. Within such a *level* every sum over steps is
 geometric, so rows and columns are priced in closed form, level by level, whatever the limit.
 """
 
@@ -33,10 +33,13 @@ from dpstream.participation import Participation
 __all__ = ["AnytimeToeplitz"]
 
 #: Levels to an octave; steps below twice as many have a level each.
-LEVELS = 256
+LEVELS = 1024
 
 #: Where, in a level, columns are looked at; between two such places they are bounded.
-PARTS = 8
+PARTS = 2
+
+#: Up to here means are taken over every step.
+STEP_BY_STEP = 2**20
 
 
 @dataclass(frozen=True)
@@ -124,11 +127,14 @@ class AnytimeToeplitz(RecurrenceMechanism):
         return self._priced.row_norms(np.arange(1, steps + 1))
 
     def _max_row_norm(self, steps: int) -> float:
-        # Within a level row norms move by a fraction of a percent, and one way: its first and last step tell.
+        # p jumps from level to level; in between, row norms drift one way, and a level's ends tell.
         starts, widths = _levels_to(steps)
         return float(self._priced.row_norms(np.concatenate((starts, starts + widths - 1))).max())
 
     def _mean_row_norm(self, steps: int) -> float:
+        if steps <= STEP_BY_STEP:
+            return super()._mean_row_norm(steps)
+        # Good to about 2e-4: the drift within a level is taken as linear.
         starts, widths = _levels_to(steps)
         ends = self._priced.row_norms(starts) + self._priced.row_norms(starts + widths - 1)
         return float(0.5 * (ends @ widths) / steps)
@@ -281,7 +287,7 @@ def _accumulate(decay: NDArray[np.float64], arriving: NDArray[np.float64]) -> ND
 
 
 def _level(steps: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number the levels from 0: a step's level follows from its nine leading bits."""
+    """Number the levels from 0: a step's level follows from its eleven leading bits."""
     octave = np.frexp(steps.astype(np.float64))[1].astype(np.int64) - 1  # exact: steps stay below 2^53
     shift = np.maximum(octave - (LEVELS.bit_length() - 1), 0)
     level: NDArray[np.int64] = LEVELS * shift + (steps >> shift) - 1

@@ -197,16 +197,19 @@ def normal_time(steps: NDArray[np.float64], horizon: int) -> NDArray[np.float64]
 
 
 @cache
-def _table() -> CubicSpline:
-    """The coefficients of log p and log q, an array (2, coefficients), as a function of log2 T."""
+def _bands() -> dict[int, CubicSpline]:
+    """For each default number of buffers, coefficients of (log p, log q) as a function of log2 T."""
     text = resources.files("dpstream.mechanisms").joinpath("balanced_table.json").read_text(encoding="utf-8")
-    table = json.loads(text)
-    values = np.stack([np.array(table["log_p"]), np.array(table["log_q"])], axis=1)
-    return CubicSpline(np.array(table["log2_horizon"]), values)
+    return {
+        band["buffers"]: CubicSpline(
+            np.array(band["log2_horizon"], dtype=np.float64), np.stack([band["log_p"], band["log_q"]], axis=1)
+        )
+        for band in json.loads(text)["bands"]
+    }
 
 
 def _coefficients(horizon: int) -> NDArray[np.float64]:
-    """Spline coefficients at this horizon; outside the table, those at its end."""
-    table = _table()
-    found: NDArray[np.float64] = table(np.clip(np.log2(horizon), table.x[0], table.x[-1]))
+    """Spline coefficients at this horizon, an array (2, coefficients); outside the table, those at its end."""
+    band = _bands()[max(buffers_for(horizon), 2)]
+    found: NDArray[np.float64] = band(np.clip(np.log2(horizon), band.x[0], band.x[-1]))
     return found

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream import kernel
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.draws import NARROW, TILE_BYTES, Draws
 
@@ -23,8 +24,8 @@ __all__ = ["DRAW_ERROR", "Chunks", "Engine", "largest_draw"]
 
 #: Unit roundoff of float64.
 UNIT = 2.0**-53
-#: |draw - ideal draw| of the float64 kernel, for words it vouches for (docs/exact-rounding.md, "The transform").
-DRAW_ERROR = 2.0**-47
+#: |draw - ideal draw| of the float64 kernel, for draws it vouches for (docs/exact-rounding.md, "The transform").
+DRAW_ERROR = max(kernel.NORMAL_ERROR, kernel.LAPLACE_ERROR)
 
 #: Coordinates of one chunk: 64 kB of float32 keystream, which stays in the second-level cache with what it is added to.
 CHUNK = 1 << 14

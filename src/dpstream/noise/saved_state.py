@@ -80,7 +80,7 @@ def open_state(sealed: bytes, configuration: Mapping[str, object], key: bytes) -
     try:
         header = json.loads(sealed[_PREFIX.size : end])
         kept = header["configuration"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StateError("this noise state is damaged: its header cannot be read") from error
     for name, value in configuration.items():
         if not isinstance(kept, dict) or kept.get(name) != value:

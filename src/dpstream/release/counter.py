@@ -89,8 +89,8 @@ class Counter:
     name
         Whose count this is. Counters with different names share no noise even under one key.
     key
-        32 secret bytes, or None for fresh ones. **Same key, name and settings: same noise**, so it must never be used for
-        other data.
+        32 secret bytes, or None for fresh ones. **Same key, name and settings: same noise**: never use them for other
+        data.
 
     Guarantee
     ---------
@@ -458,10 +458,10 @@ def _settled(
     distance = float(bound)
     if neighbours == "replace" and math.prod(shape) > 1:
         distance *= 2.0 if budget.noise == "laplace" else _ROOT_2
-    chosen = mechanism or choose(horizon, budget.noise, math.prod(shape), "exact", participation)
+    chosen = choose(horizon, budget.noise, math.prod(shape), "exact", participation) if mechanism is None else mechanism
     terms = Terms("exact", horizon, budget, chosen, shape, bound, distance, participation, neighbours, "int64", "")
     scale = terms.scale
-    noise = ROOM * terms.typical_noise(scale)[1]
+    noise = math.ceil(ROOM * terms.typical_noise(scale)[1])
     if terms.last * limit + noise >= LARGEST:
         raise SumsTooLarge(horizon=terms.last, largest=limit, noise=noise, most=LARGEST)
     return terms, scale, limit

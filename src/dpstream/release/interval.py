@@ -177,7 +177,7 @@ def rounded_variance(noise: RealNoise) -> float:
     if spread < _NARROW:
         k = np.arange(1, 64 + math.ceil(64 * spread))
         return float(((2 * k - 1) * noise.beyond(k - 0.5)).sum())
-    m = np.arange(1, 1001)
+    m = np.arange(1.0, 1001.0)
     sign = np.where(m % 2, -1.0, 1.0)
     value, slope = noise.transform(2 * np.pi * m)
     return noise.variance + 1 / 12 + float((sign * (value / (np.pi * m) ** 2 - 2 * slope / (np.pi * m))).sum())

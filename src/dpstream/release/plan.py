@@ -44,11 +44,9 @@ _OBJECTIVES = ("max", "mean", "speed", "uniform")
 #: Unless told otherwise a mechanism may keep this many vectors: enough for every tree and every recurrence.
 VECTORS = 64
 #: Streams without a horizon are ranked by their errors up to here.
-UNBOUNDED_STEPS = 2**20
+UNBOUNDED_STEPS = 2**16
 #: ... and tables of this many bytes, which all streams of one mechanism share.
 TABLES = 2**24
-#: The optimal factorisation takes seconds to minutes to find, and a dense matrix to keep: above this it must be asked for.
-OPTIMAL_STEPS = 128
 #: Mechanisms that keep their history have no formula for their errors: above this they are left out.
 HISTORY_STEPS = 2**22
 
@@ -192,7 +190,7 @@ def plan(
         The most bytes that the noise may keep between two steps; None for 64 vectors of the lane's numbers and 16 MB of
         tables.
     optimal
-        Consider the certified optimum also above 128 steps, where it takes seconds to minutes to find.
+        Consider the certified optimum, too: seconds to minutes to find, a dense matrix to keep, for the last percent.
 
     Raises
     ------
@@ -242,8 +240,8 @@ def choose(
 ) -> Mechanism:
     """The first of the plan for the least largest variance. No budget is needed: it scales all errors alike.
 
-    With one step a person the first is known without looking at the others, which saves the time of pricing them; a test
-    holds this against the plan.
+    With one step a person the first is known without looking at the others, which saves the time of pricing them; a
+    test holds this against the plan.
     """
     if participation.reach(horizon) == 1:
         if noise == "laplace":
@@ -264,8 +262,8 @@ def _candidates(
     for name, make in _makers(horizon, noise, objective):
         if name in ("SquareRoot", "LogMatrix") and horizon is not None and horizon > HISTORY_STEPS:
             left_out[name] = f"it keeps its whole history, and {horizon:,} steps are too many for that"
-        elif name == "Optimal" and not optimal and (horizon or 0) > OPTIMAL_STEPS:
-            left_out[name] = f"above {OPTIMAL_STEPS:,} steps it must be asked for, with optimal=True"
+        elif name == "Optimal" and not optimal:
+            left_out[name] = "it takes seconds to minutes to find; ask for it with optimal=True"
         else:
             try:
                 yield make()
@@ -339,7 +337,7 @@ def _row(
 
 
 def _table_bytes(mechanism: Mechanism) -> int:
-    """What a mechanism looks up: two numbers a step if balanced, a dense factor if optimal, its coefficients if neither."""
+    """What a mechanism looks up: two numbers a step, a dense factor, or the coefficients of a convolution."""
     steps = mechanism.horizon or 0
     if isinstance(mechanism, BalancedToeplitz):
         return 16 * steps

@@ -48,6 +48,8 @@ __all__ = ["RunningSum"]
 NORM_ERROR = 2.0**-16
 #: The grid is at most this part of a release's standard deviation.
 GRID = {"float32": 2.0**-16, "float64": 2.0**-32}
+#: Coordinates at a time: few enough to stay in cache, enough to pay for a NumPy call.
+CHUNK = 1 << 15
 #: No grid is finer than this: its inverse must fit into a float32.
 FINEST_GRID = 2.0**-80
 #: Bounds for which no square underflows or overflows enough to matter.
@@ -125,7 +127,7 @@ class RunningSum:
             lane="float",
             horizon=horizon,
             budget=budget,
-            mechanism=chosen or choose(horizon, budget.noise, coordinates, "float", persons),
+            mechanism=choose(horizon, budget.noise, coordinates, "float", persons) if chosen is None else chosen,
             shape=lengths,
             bound=self._bound,
             distance=self._bound * (1 + 2 * NORM_ERROR),
@@ -140,6 +142,7 @@ class RunningSum:
         least, _ = self._terms.typical_noise(self._scale)
         self._grid = _power_of_two_below(max(least * GRID[self._dtype.name], FINEST_GRID))
         self._chunks = Chunks(coordinates, _check_threads(threads, coordinates))
+        self._chunks.bounds = [(low, min(low + CHUNK, coordinates)) for low in range(0, coordinates, CHUNK)]
         self._stream = self._terms.stream(key, scale=self._scale, threads=threads)
         self._t = 0
         self._whole = True
@@ -151,7 +154,8 @@ class RunningSum:
         terms = self._terms
         return (
             f"RunningSum(horizon={terms.horizon}, budget={terms.budget!r}, shape={terms.shape}, bound={terms.bound:g},"
-            f" dtype={terms.dtype!r}, mechanism={terms.mechanism!r}, name={terms.name!r}, key=<hidden>) at step {self._t}"
+            f" dtype={terms.dtype!r}, mechanism={terms.mechanism!r}, name={terms.name!r}, key=<hidden>)"
+            f" at step {self._t}"
         )
 
     def __reduce__(self) -> Any:
@@ -308,12 +312,12 @@ class RunningSum:
         given = np.asarray(vector)
         if given.shape != shape:
             raise InputShapeError(given=given.shape, allowed=str(shape))
-        if given.dtype.kind not in "fiub" or given.dtype.itemsize > self._dtype.itemsize:
-            # Lists of Python floats arrive as float64: they are taken, an array of more bits is not.
-            if isinstance(vector, np.ndarray) or given.dtype.kind not in "fiub":
-                raise InputTypeError(
-                    given=f"{given.dtype.name} values", allowed=f"real numbers that fit into {self._dtype.name}"
-                )
+        # Lists of Python floats arrive as float64: they are taken, an array of more bits is not.
+        too_many_bits = isinstance(vector, np.ndarray) and given.dtype.itemsize > self._dtype.itemsize
+        if given.dtype.kind not in "fiub" or too_many_bits:
+            raise InputTypeError(
+                given=f"{given.dtype.name} values", allowed=f"real numbers that fit into {self._dtype.name}"
+            )
         with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
             return np.ascontiguousarray(given, dtype=self._dtype).reshape(-1)
 

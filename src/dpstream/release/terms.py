@@ -154,21 +154,23 @@ class Terms:
         if math.prod(self.shape) > 1 or self.lane == "float":
             amount += " in ℓ1 norm" if self.budget.noise == "laplace" else " in ℓ2 norm"
         if self.neighbours == "replace":
-            return f"{person} and adds at most {amount} there; what they added cannot be told from anything else they might have"
-        return f"{person} and adds at most {amount} there; whether they were there at all cannot be told"
+            hidden = "what they added cannot be told from anything else they might have"
+        else:
+            hidden = "whether they were there at all cannot be told"
+        return f"{person} and adds at most {amount} there; {hidden}"
 
 
 def settle_mechanism(mechanism: object, horizon: int | None, budget: Budget) -> Mechanism | None:
-    """A mechanism given by hand, refused unless it reaches the horizon under this budget's noise law; None for "auto"."""
+    """A mechanism given by hand, refused unless it reaches the horizon under this budget's law; None for "auto"."""
     if isinstance(mechanism, str) and mechanism == "auto":
         return None
     if not isinstance(mechanism, Mechanism):
         raise InvalidArgument("mechanism", mechanism, "'auto' or a mechanism from dpstream.mechanisms")
     holds = mechanism.horizon
-    if holds is not None and (horizon is None or holds < horizon):
-        # An anytime mechanism has a limit, far beyond reach, instead of a horizon.
-        if not (horizon is None and isinstance(mechanism, AnytimeToeplitz)):
-            raise MechanismTooShort(mechanism=repr(mechanism), holds=holds, horizon=horizon)
+    # An anytime mechanism has a limit, far beyond reach, instead of a horizon.
+    enough = isinstance(mechanism, AnytimeToeplitz) if horizon is None else holds is not None and holds >= horizon
+    if holds is not None and not enough:
+        raise MechanismTooShort(mechanism=repr(mechanism), holds=holds, horizon=horizon)
     if mechanism.noise != budget.noise:
         raise NoiseLawError(
             f"{budget!r} needs {budget.noise} noise, but {mechanism!r} is built and priced for {mechanism.noise} noise"

@@ -1,0 +1,93 @@
+"""Promises: what a budget says about the two error rates of any test, and in which unit it is counted.
+
+A Gaussian budget promises a Gaussian mechanism of distance μ, so it is held against the certified μ: as ρ = μ²/2, or as
+the ε of that μ at the budget's δ. A pure budget promises ε to every test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtr, ndtri
+
+from dpstream.audit.certificate import Certificate
+from dpstream.budget import ApproxDP, Budget, PureDP, _GaussianBudget, gaussian_epsilon
+
+__all__ = ["Promise"]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A budget, as an auditor sees it.
+
+    Examples
+    --------
+    >>> from dpstream import zcdp
+    >>> promise = Promise(zcdp(0.5))
+    >>> promise.name, promise.value
+    ('ρ', 0.5)
+    >>> promise.least_errors(np.array([0.5])).round(4).tolist()  # Φ(Φ⁻¹(0.5) - 1)
+    [0.1587]
+    """
+
+    budget: Budget
+
+    @property
+    def pure(self) -> bool:
+        """Whether every test is held against ε, with no law of the noise assumed."""
+        return not isinstance(self.budget, _GaussianBudget)
+
+    @property
+    def name(self) -> str:
+        """The letter of what is promised."""
+        return "ε" if isinstance(self.budget, (ApproxDP, PureDP)) else "ρ"
+
+    @property
+    def value(self) -> float:
+        """What is promised."""
+        if isinstance(self.budget, (ApproxDP, PureDP)):
+            return self.budget.epsilon
+        return self.budget.to_zcdp().rho  # type: ignore[attr-defined, no-any-return]
+
+    def measured(self, certificate: Certificate) -> float:
+        """What a certificate proves, in the same unit."""
+        if isinstance(self.budget, PureDP):
+            return certificate.epsilon()
+        if isinstance(self.budget, ApproxDP):
+            return max(certificate.gaussian_epsilon(self.budget.delta), certificate.epsilon(self.budget.delta))
+        return certificate.rho
+
+    def at_rates(self, alpha: float, beta: float) -> float:
+        """What error rates, if they were known exactly, would prove."""
+        loss = float(self.strength(np.array([alpha]), np.array([beta]))[0])
+        if self.pure:
+            return loss
+        if isinstance(self.budget, ApproxDP):
+            return gaussian_epsilon(loss, self.budget.delta) if loss > 0 else 0.0
+        return loss**2 / 2
+
+    def strength(self, alpha: NDArray[np.float64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How much each pair of error rates proves: ε if pure, else μ. For choosing a threshold."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.pure:
+                found = np.maximum(np.log((1 - beta) / alpha), np.log((1 - alpha) / beta))
+            else:
+                found = -ndtri(alpha) - ndtri(beta)
+        return np.where(alpha + beta < 1, np.nan_to_num(found, nan=0.0, posinf=99.0, neginf=0.0), 0.0)
+
+    def least_errors(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The promised trade-off curve: no test with this α has a β below."""
+        if isinstance(self.budget, _GaussianBudget):
+            return np.asarray(ndtr(-ndtri(alpha) - self.budget.mu))
+        e = np.exp(self.value)
+        return np.maximum(0.0, np.maximum(1 - e * alpha, (1 - alpha) / e))
+
+
+def predicted_bounds(errors: NDArray[np.int64], seen: int, later: int, risk: float) -> NDArray[np.float64]:
+    """The error-rate bound to expect of `later` trials, from the errors in `seen` ones, on the pessimistic side."""
+    rate = np.where(errors < seen, betaincinv(errors + 1, np.maximum(seen - errors, 1), 0.9), 1.0)
+    expected = rate * later
+    bound = betaincinv(expected + 1, np.maximum(later - expected, 1e-9), 1 - risk)
+    return np.where(errors < seen, bound, 1.0)

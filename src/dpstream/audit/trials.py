@@ -1,0 +1,73 @@
+"""Trials: the real release path, run again and again on a given stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpstream.errors import InvalidArgument
+from dpstream.release import RunningSum
+
+__all__ = ["EveryCoordinate", "MakeRelease", "Release", "Stream", "one_changed_step", "run"]
+
+Stream = NDArray[Any]
+
+
+class Release(Protocol):
+    """What is audited: anything that takes a stream of inputs and gives what it publishes."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """() for one trial an object; (k,) for k independent ones, each coordinate a trial of its own."""
+
+    def extend(self, xs: ArrayLike, /) -> NDArray[Any]:
+        """One row an input; everything that is published, one row a publication."""
+
+
+MakeRelease = Callable[[], Release]
+
+
+class EveryCoordinate(RunningSum):
+    """A RunningSum that does not look at the length of its inputs, so that every coordinate can be a trial.
+
+    Noise, sums and grid are those of `RunningSum`; the bound still decides the noise. Of no use but here: whoever adds
+    longer inputs breaks the promise. (A `Counter` needs no such thing: it has `largest`.)
+    """
+
+    def _checked(self, x: NDArray[Any]) -> tuple[NDArray[Any], bool]:
+        return x, False
+
+
+def one_changed_step(steps: int, bound: float = 1) -> list[tuple[Stream, Stream]]:
+    """Every pair of (no input at all, an input of size `bound` in one step).
+
+    Additive noise does not depend on the data, so the other inputs may as well be 0.
+
+    >>> [second.tolist() for first, second in one_changed_step(3)]
+    [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    """
+    first = np.zeros(steps, dtype=type(bound))
+    pairs = []
+    for j in range(steps):
+        second = first.copy()
+        second[j] = bound
+        pairs.append((first, second))
+    return pairs
+
+
+def run(make_release: MakeRelease, stream: Stream, trials: int) -> NDArray[Any]:
+    """Everything published on `stream`, one row a trial, by as many fresh objects as `trials` take."""
+    rows, found = [], 0
+    while found < trials:
+        release = make_release()
+        shape = tuple(getattr(release, "shape", ()))
+        inputs = stream.astype(getattr(release, "dtype", stream.dtype)).reshape(stream.shape + (1,) * len(shape))
+        published = np.asarray(release.extend(np.broadcast_to(inputs, stream.shape + shape)))
+        if published.dtype.kind not in "iuf" or published.ndim == 0:
+            raise InvalidArgument("make_release", type(release).__name__, "what releases numbers, one row a step")
+        rows.append(published.reshape(len(published), -1).T)
+        found += len(rows[-1])
+    return np.concatenate(rows)[:trials]

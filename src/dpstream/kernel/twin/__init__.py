@@ -1,0 +1,48 @@
+"""The kernel's loops in NumPy: the same functions as the compiled ones, the same results to the last bit.
+
+Every operation of ``transform.h``, ``arrays.h`` and ``loops.h`` stands here in the same order, each rounded
+once, and no function of a mathematical library is used. Slower than C by a factor of five to fifty, and
+available everywhere.
+
+Layouts: a tile of float32 normals is 64 little-endian 32-bit words, of which words p and 32 + p make the
+normals p and 32 + p (Box-Muller); a tile of float64 normals is 32 words of 64 bits, words p and 16 + p
+making normals p and 16 + p. A Laplace draw is one word of 64 bits: the top bit is the sign, the others
+begin the fraction. Wherever a vector may end inside its last tile, its words still cover whole tiles.
+"""
+
+from dpstream.kernel.twin.block_steps import stack_block_f32, stack_block_f64
+from dpstream.kernel.twin.double_double import recurrence_block_f64
+from dpstream.kernel.twin.draws import LAPLACE_ERROR, NORMAL_ERROR, flag_unsafe, laplace_f64, normal_f32, normal_f64
+from dpstream.kernel.twin.label_walk import smooth_moves
+from dpstream.kernel.twin.rounding import round_guarded
+from dpstream.kernel.twin.transform import TILE_F32, TILE_F64
+from dpstream.kernel.twin.vector_steps import (
+    add_into_f32,
+    add_into_f64,
+    recurrence_step_f32,
+    recurrence_step_f64,
+    stack_step_f32,
+    stack_step_f64,
+)
+
+__all__ = [
+    "LAPLACE_ERROR",
+    "NORMAL_ERROR",
+    "TILE_F32",
+    "TILE_F64",
+    "add_into_f32",
+    "add_into_f64",
+    "flag_unsafe",
+    "laplace_f64",
+    "normal_f32",
+    "normal_f64",
+    "recurrence_block_f64",
+    "recurrence_step_f32",
+    "recurrence_step_f64",
+    "round_guarded",
+    "smooth_moves",
+    "stack_block_f32",
+    "stack_block_f64",
+    "stack_step_f32",
+    "stack_step_f64",
+]

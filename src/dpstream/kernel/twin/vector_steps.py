@@ -1,0 +1,232 @@
+"""One step of a long vector: draws are made, weighed and added in the same pass."""
+
+from __future__ import annotations
+
+from typing import SupportsFloat, SupportsIndex
+
+import numpy as np
+
+from dpstream.kernel.twin.buffers import (
+    Double,
+    Single,
+    Words,
+    array_of,
+    check_apart,
+    check_items,
+    check_shape,
+    check_words,
+    whole_number,
+    words_of,
+)
+from dpstream.kernel.twin.draws import normals_in_chunks
+from dpstream.kernel.twin.scratch_memory import CHUNK
+from dpstream.kernel.twin.transform import TILE_F32, TILE_F64
+
+
+def _stack_step(
+    tile: int,
+    node_words: Words,
+    node_weight: SupportsFloat,
+    pad_words: Words | None,
+    pad_weight: SupportsFloat,
+    base: object | None,
+    top: object,
+    out: object | None,
+) -> None:
+    dtype, word = (np.float32, np.uint32) if tile == TILE_F32 else (np.float64, np.uint64)
+    node_source = words_of("node_words", node_words, word)
+    weight = dtype(float(node_weight))
+    pad_source = None if pad_words is None else words_of("pad_words", pad_words, word)
+    extra = dtype(float(pad_weight))
+    below = None if base is None else array_of("base", base, dtype)
+    stored = array_of("top", top, dtype, write=True)
+    result = None if out is None else array_of("out", out, dtype, write=True)
+    if pad_source is not None and result is None:
+        raise ValueError("out must be given when pad_words is")
+    n = stored.size
+    check_words("node_words", node_source, n, tile)
+    if pad_source is not None:
+        check_words("pad_words", pad_source, n, tile)
+    if below is not None:
+        check_items("base", below, n)
+    written = {"top": stored}
+    if result is not None:
+        check_items("out", result, n)
+        written["out"] = result
+    check_apart(written, {"node_words": node_source, "pad_words": pad_source, "base": below}, in_place="base")
+    pads = normals_in_chunks(pad_source, tile, "pad") if pad_source is not None else None
+    for start, z in normals_in_chunks(node_source, tile, "node"):
+        stop = min(n, start + z.size)
+        here = slice(start, stop)
+        z = z[: stop - start]
+        np.multiply(z, weight, out=z)
+        if below is None:
+            stored[here] = z
+        else:
+            np.add(below[here], z, out=stored[here])
+        if result is None:
+            continue
+        if pads is None:
+            result[here] = stored[here]
+        else:
+            _, pad = next(pads)
+            pad = pad[: stop - start]
+            np.multiply(pad, extra, out=pad)
+            np.add(stored[here], pad, out=result[here])
+
+
+def stack_step_f32(
+    node_words: Words,
+    node_weight: SupportsFloat,
+    pad_words: Words | None,
+    pad_weight: SupportsFloat,
+    base: Single | None,
+    top: Single,
+    out: Single | None,
+    /,
+) -> None:
+    """One step of a tree: ``top = base + node_weight · z`` and ``out = top + pad_weight · z'``.
+
+    Without a `base` the sum starts at ``node_weight · z``; without `pad_words`, `out` is a copy of `top`.
+    `top` may be the memory of `base` itself; no other overlap is allowed.
+    """
+    _stack_step(TILE_F32, node_words, node_weight, pad_words, pad_weight, base, top, out)
+
+
+def stack_step_f64(
+    node_words: Words,
+    node_weight: SupportsFloat,
+    pad_words: Words | None,
+    pad_weight: SupportsFloat,
+    base: Double | None,
+    top: Double,
+    out: Double | None,
+    /,
+) -> None:
+    """`stack_step_f32` in float64."""
+    _stack_step(TILE_F64, node_words, node_weight, pad_words, pad_weight, base, top, out)
+
+
+def _recurrence_step(
+    tile: int,
+    words: Words,
+    input_scale: SupportsFloat,
+    output_scale: SupportsFloat,
+    gaps: object,
+    weights: object,
+    slow_state: object | None,
+    fast_state: object,
+    lo: SupportsIndex,
+    hi: SupportsIndex,
+    out: object,
+) -> None:
+    dtype, word = (np.float32, np.uint32) if tile == TILE_F32 else (np.float64, np.uint64)
+    source = words_of("words", words, word)
+    q, p = dtype(float(input_scale)), dtype(float(output_scale))
+    gap = array_of("gaps", gaps, np.float64, ndim=1)
+    weight = array_of("weights", weights, np.float64, ndim=1)
+    slow = None if slow_state is None else array_of("slow_state", slow_state, np.float64, write=True, ndim=2)
+    fast = array_of("fast_state", fast_state, dtype, write=True, ndim=2)
+    lo, hi = whole_number("lo", lo), whole_number("hi", hi)
+    result = array_of("out", out, dtype, write=True)
+    row = fast.shape[1]
+    if lo % tile or not lo <= hi <= row:
+        raise ValueError(f"lo must be a multiple of {tile} and lo <= hi <= {row}, got lo={lo} and hi={hi}")
+    count = len(fast) + (0 if slow is None else len(slow))
+    check_words("words", source, hi - lo, tile)
+    check_items("gaps", gap, count)
+    check_items("weights", weight, count)
+    written = {"fast_state": fast, "out": result}
+    if slow is not None:
+        check_shape("slow_state", slow, len(slow), row)
+        written["slow_state"] = slow
+    check_items("out", result, hi - lo)
+    check_apart(written, {"words": source, "gaps": gap, "weights": weight})
+    for start, z in normals_in_chunks(source, tile, "node"):
+        stop = min(hi - lo, start + z.size)
+        here, columns = slice(start, stop), slice(lo + start, lo + stop)
+        u = z[: stop - start]
+        np.multiply(u, q, out=u)
+        total = result[here]
+        total[:] = u
+        i = 0
+        if slow is not None and len(slow):
+            part = np.zeros(0)
+            for state in slow[:, columns]:
+                decayed = state - state * gap[i]
+                part = decayed * weight[i] if i == 0 else part + decayed * weight[i]
+                np.add(decayed, u, out=state)
+                i += 1
+            total += part.astype(dtype)
+        for state in fast[:, columns]:
+            decayed = state - state * dtype(gap[i])
+            total += decayed * dtype(weight[i])
+            np.add(decayed, u, out=state)
+            i += 1
+        total *= p
+
+
+def recurrence_step_f32(
+    words: Words,
+    input_scale: SupportsFloat,
+    output_scale: SupportsFloat,
+    gaps: Double,
+    weights: Double,
+    slow_state: Double | None,
+    fast_state: Single,
+    lo: SupportsIndex,
+    hi: SupportsIndex,
+    out: Single,
+    /,
+) -> None:
+    """One step of a buffered Toeplitz stream, in columns ``lo .. hi - 1`` of its buffers.
+
+    ``u = input_scale · z``; each buffer decays, ``s - gap · s``, then takes u in; the release is
+    ``output_scale`` times u plus the weighted sum of the decayed buffers. The slow buffers come first in
+    `gaps` and `weights` and live in float64: their sum is formed in float64, rounded once and added to u;
+    then the others are added in order.
+
+    `lo` is the start of a tile; `words` and `out` hold those columns only, the states hold all.
+    """
+    _recurrence_step(TILE_F32, words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out)
+
+
+def recurrence_step_f64(
+    words: Words,
+    input_scale: SupportsFloat,
+    output_scale: SupportsFloat,
+    gaps: Double,
+    weights: Double,
+    slow_state: Double | None,
+    fast_state: Double,
+    lo: SupportsIndex,
+    hi: SupportsIndex,
+    out: Double,
+    /,
+) -> None:
+    """`recurrence_step_f32` in float64; without slow buffers, it is `RecurrenceMechanism.advance`."""
+    _recurrence_step(TILE_F64, words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out)
+
+
+def _add_into(dtype: type[np.float32 | np.float64], out: object, x: object, weight: SupportsFloat) -> None:
+    target = array_of("out", out, dtype, write=True)
+    source = array_of("x", x, dtype)
+    factor = dtype(float(weight))
+    check_items("x", source, target.size)
+    check_apart({"out": target}, {"x": source})
+    scratch = np.empty(min(CHUNK, target.size), dtype)
+    for first in range(0, target.size, CHUNK):
+        here = slice(first, first + CHUNK)
+        part = scratch[: target[here].size]
+        np.multiply(source[here], factor, out=part)
+        np.add(target[here], part, out=target[here])
+
+
+def add_into_f32(out: Single, x: Single, weight: SupportsFloat, /) -> None:
+    """``out += weight · x``."""
+    _add_into(np.float32, out, x, weight)
+
+
+def add_into_f64(out: Double, x: Double, weight: SupportsFloat, /) -> None:
+    """``out += weight · x``."""
+    _add_into(np.float64, out, x, weight)

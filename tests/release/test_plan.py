@@ -1,0 +1,153 @@
+"""plan: every mechanism that can serve, ranked by errors that are really those of the budget and the participation."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dpstream as dp
+from dpstream.budget import noise_scale
+from dpstream.errors import InvalidArgument, NoiseLawError, NothingFits
+from dpstream.mechanisms import AnytimeToeplitz, BalancedToeplitz, BufferedToeplitz, GrowingSmooth, SmoothBinary
+from dpstream.release.plan import TABLES, choose
+
+BUDGET = dp.zcdp(0.5)
+
+
+def names(plan: dp.release.Plan) -> list[str]:
+    return [type(row.mechanism).__name__ for row in plan.rows]
+
+
+def test_all_that_can_serve_are_ranked():
+    plan = dp.plan(1000, BUDGET)
+    assert set(names(plan)) == {
+        "BalancedToeplitz",
+        "BufferedToeplitz",
+        "SquareRoot",
+        "SmoothBinary",
+        "WeightedTree",
+        "Honaker",
+        "SignedDigits",
+        "Binary",
+    }
+    assert names(plan)[:2] == ["BalancedToeplitz", "BufferedToeplitz"]
+    assert "Optimal" in plan.left_out
+    assert "Optimal" in names(dp.plan(30, BUDGET, optimal=True))
+    fitting = [row.max_stddev for row in plan.rows if row.fits]
+    assert fitting == sorted(fitting)
+    assert [row.fits for row in plan.rows] == sorted((row.fits for row in plan.rows), reverse=True)
+
+
+@pytest.mark.parametrize("participation", [dp.Participation(), dp.Participation(3, 4)])
+@pytest.mark.parametrize("budget", [dp.zcdp(0.3), dp.approx_dp(1.0, 1e-6), dp.pure_dp(0.7)], ids=repr)
+def test_errors_are_those_of_a_counter_built_with_them(budget, participation):
+    plan = dp.plan(60, budget, participation=participation)
+    for row in plan.rows:
+        counter = dp.Counter(60, budget, mechanism=row.mechanism, participation=participation)
+        stddevs = np.array([counter.stddev(t) for t in range(1, 61)])
+        # Rounding adds 1/12, up to what it correlates with little noise.
+        assert row.max_stddev == pytest.approx(stddevs.max(), rel=1e-3)
+        assert row.mean_stddev == pytest.approx(math.sqrt((stddevs**2).mean()), rel=1e-3)
+
+
+def test_ranking_under_participation_uses_its_price():
+    """The order by one step a person and that by many differ somewhere; the plan follows the second."""
+    participation = dp.Participation(times=8)
+    rows = [row for row in dp.plan(200, BUDGET, participation=participation).rows if row.fits]
+    owed = [
+        noise_scale(r.mechanism, BUDGET, participation=participation) ** 2 * r.mechanism._max_row_norm(200)
+        for r in rows
+    ]
+    assert owed == sorted(owed)
+    first = choose(200, "gaussian", 1, "exact", participation)
+    assert first == rows[0].mechanism
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 7, 10, 16, 33, 100, 1000, 10_000])
+@pytest.mark.parametrize("budget", [BUDGET, dp.pure_dp(1.0)], ids=repr)
+def test_auto_is_the_first_of_the_plan(horizon, budget):
+    first = dp.plan(horizon, budget).rows[0]
+    auto = choose(horizon, budget.noise, 1, "exact", dp.Participation())
+    scale = noise_scale(auto, budget) ** 2 * (2 if budget.noise == "laplace" else 1)
+    # Equal, or as good as equal where tiny horizons make several mechanisms the same.
+    assert math.sqrt(scale * auto._max_row_norm(horizon) + 1 / 12) <= first.max_stddev * 1.01
+
+
+def test_long_streams_need_no_tables():
+    longest = TABLES // 16
+    assert type(choose(longest, "gaussian", 1, "exact", dp.Participation())) is BalancedToeplitz
+    assert type(choose(longest + 1, "gaussian", 1, "exact", dp.Participation())) is BufferedToeplitz
+
+
+def test_without_a_horizon():
+    assert type(choose(None, "gaussian", 1, "exact", dp.Participation())) is AnytimeToeplitz
+    assert type(choose(None, "laplace", 1, "exact", dp.Participation())) is GrowingSmooth
+    for budget in (BUDGET, dp.pure_dp(1.0)):
+        plan = dp.plan(None, budget)
+        assert plan.rows[0].mechanism == choose(None, budget.noise, 1, "exact", dp.Participation())
+        assert "no horizon" in str(plan)
+
+
+def test_objectives():
+    by_mean = dp.plan(1000, dp.pure_dp(1.0), objective="mean")
+    assert names(by_mean)[0] == "SignedDigits"  # lower mean, higher maximum
+    means = [row.mean_stddev for row in by_mean.rows]
+    assert means == sorted(means)
+    fast = dp.plan(1000, BUDGET, objective="speed", shape=10**6, lane="float")
+    times = [row.nanoseconds for row in fast.rows if row.fits]
+    assert times == sorted(times)
+    for budget in (BUDGET, dp.pure_dp(1.0)):
+        uniform = dp.plan(1000, budget, objective="uniform")
+        assert isinstance(uniform.mechanism, SmoothBinary)
+        assert uniform.mechanism.padded
+        assert len(set(uniform.mechanism.variance().tolist())) == 1
+
+
+def test_memory_is_a_limit():
+    tight = dp.plan(1000, BUDGET, memory=100)
+    assert not isinstance(tight.mechanism, BalancedToeplitz)
+    assert tight.rows[0].memory <= 100
+    assert all(row.fits for row in dp.plan(1000, BUDGET, memory=10**9).rows)
+    assert isinstance(dp.plan(1000, BUDGET, memory=10**9).mechanism, BalancedToeplitz)
+    narrow, wide = (dp.plan(1000, BUDGET, shape=shape, objective="uniform").rows[0].memory for shape in ((), (10, 10)))
+    assert wide == 100 * narrow
+
+
+def test_the_plan_goes_straight_into_a_release():
+    plan = dp.plan(40, BUDGET, lane="float", shape=(3,), objective="speed")
+    assert dp.RunningSum(40, BUDGET, (3,), mechanism=plan.mechanism).mechanism is plan.mechanism
+    plan = dp.plan(40, dp.pure_dp(1.0), shape=(3,))
+    assert dp.Counter(40, dp.pure_dp(1.0), shape=(3,), mechanism=plan.mechanism).mechanism is plan.mechanism
+
+
+def test_prints_as_a_table():
+    text = str(dp.plan(1000, BUDGET, participation=dp.Participation(2)))
+    lines = text.splitlines()
+    assert "1,000 releases, ZCDP(rho=0.5), shape (), exact lane, Participation(times=2" in lines[0]
+    assert lines[1].split() == ["mechanism", "max", "std", "mean", "std", "draws", "memory", "time"]
+    assert lines[2].startswith("1  ")
+    assert "is first because" in text
+    assert "too much memory" in text
+    assert "Optimal left out" in text
+    for objective in ("max", "mean", "speed", "uniform"):
+        assert dp.plan(100, BUDGET, objective=objective).reason.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"lane": "fast"}, InvalidArgument, "lane must be 'exact', 'float' or None"),
+        ({"objective": "best"}, InvalidArgument, "objective must be one of 'max'"),
+        ({"memory": 0}, InvalidArgument, "memory must be"),
+        ({"budget": 1.0}, InvalidArgument, "budget must be a budget"),
+        ({"horizon": 0}, InvalidArgument, "horizon must be"),
+        ({"participation": 2}, InvalidArgument, "participation must be"),
+        ({"shape": -1}, InvalidArgument, "shape must be"),
+        ({"lane": "float", "budget": dp.pure_dp(1.0)}, NoiseLawError, "use Counter"),
+        ({"horizon": None, "objective": "uniform"}, NothingFits, "no mechanism fits horizon=None"),
+    ],
+    ids=str,
+)
+def test_bad_settings(settings, error, message):
+    with pytest.raises(error, match=message):
+        dp.plan(**({"horizon": 100, "budget": BUDGET} | settings))
