@@ -331,16 +331,16 @@ def _check_law(noise: NDArray[np.float64], mechanism: Mechanism, scale: float, r
     L, _ = mechanism.factors(noise.shape[1])
     unit = 2 * scale**2 if mechanism.noise == "laplace" else scale**2
     covariance = unit * L @ L.T + rounding * np.eye(noise.shape[1])
-    wrong = _unlikely(noise, covariance)
+    white = np.linalg.solve(np.linalg.cholesky(covariance), noise.T)
+    wrong = _unlikely(white)
     _require(wrong is None, f"the noise does not have the law of its mechanism: {wrong}")
     for factor in (2 / 3, 3 / 2):
-        _require(_unlikely(noise, factor**2 * covariance) is not None, f"a scale of {factor:.2f} passes as well")
+        _require(_unlikely(white / factor) is not None, f"a scale of {factor:.2f} passes as well")
 
 
-def _unlikely(noise: NDArray[np.float64], covariance: NDArray[np.float64]) -> str | None:
-    """What is too far from noise of this covariance (one row a stream), or None."""
-    n = noise.shape[0]
-    white = np.linalg.solve(np.linalg.cholesky(covariance), noise.T)
+def _unlikely(white: NDArray[np.float64]) -> str | None:
+    """What is too far from uncorrelated noise of mean 0 and variance 1 (a row a step, a column a stream), or None."""
+    n = white.shape[1]
     if np.abs(white.mean(axis=1)).max() > FAR / math.sqrt(n):
         return "its mean is not 0"
     products = white @ white.T / n - np.eye(len(white))

@@ -83,6 +83,11 @@ class Extreme(Keystream):
             small = words >> np.uint64(abs(self.pattern))
             words[chosen] = small[chosen] if self.pattern > 0 else ~small[chosen]
 
+    def words(self, *, slot, block, extension=0):
+        out = np.empty(16, dtype=np.uint8)
+        self.fill(out, slot=slot, block=block, extension=extension)
+        return tuple(out.view("<u8").tolist())
+
 
 @pytest.mark.parametrize("pattern", [20, 40, 56, 63, -20, -34, -50, -63])
 @pytest.mark.parametrize("coordinates", [1, 70])

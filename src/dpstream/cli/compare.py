@@ -22,7 +22,7 @@ GAUSSIAN: list[tuple[str, Callable[[int], Mechanism], str]] = [
     ("SmoothBinary", m.SmoothBinary, "priced by releases"),
     ("WeightedTree", m.WeightedTree, "a variance for each node"),
     ("SquareRoot", m.SquareRoot, "Henzinger et al."),
-    ("SquareRoot, normalized", lambda T: m.SquareRoot(T, normalized=True), "columns normalised"),
+    ("SquareRoot normalized", lambda T: m.SquareRoot(T, normalized=True), "columns normalised"),
     ("BufferedToeplitz", m.BufferedToeplitz, "columns normalised"),
     ("BalancedToeplitz", m.BalancedToeplitz, "rows and columns balanced"),
     ("Optimal", m.Optimal, "Denisov et al., certified"),
@@ -40,6 +40,8 @@ LAPLACE: list[tuple[str, Callable[[int], Mechanism], str]] = [
 ]
 #: Dense solvers stop here; the table then says so instead of going silent.
 OPTIMAL_LIMIT = 2048
+#: A terminal of fewer columns gets the numbers only.
+NOTES_FROM = 105
 
 
 def compare(
@@ -52,8 +54,8 @@ def compare(
     console = Console()
     try:
         tables = [
-            _table("Gaussian noise: variance of a release is V / (2ρ)", GAUSSIAN, horizon),
-            _table("Laplace noise: variance of a release is 2V / ε²", LAPLACE, horizon),
+            _table("Gaussian noise: variance of a release is V / (2ρ)", GAUSSIAN, horizon, console.width),
+            _table("Laplace noise: variance of a release is 2V / ε²", LAPLACE, horizon, console.width),
         ]
     except DpstreamError as error:
         Console(stderr=True).print(f"[red]dpstream compare: {error}")
@@ -61,29 +63,34 @@ def compare(
     for table in tables:
         console.print(table)
     console.print(
-        "V is the variance at unit sensitivity and budget; memory counts vectors held between two releases"
-        " (without a horizon: at a million steps)."
+        "V is the normalised variance; price is the sensitivity that the noise is scaled by; draws are those of a"
+        " release at worst (on average); memory counts the vectors held between two releases (without a horizon: at a"
+        " million steps)."
     )
 
 
-def _table(title: str, rows: list[tuple[str, Callable[[int], Mechanism], str]], horizon: int) -> Table:
+def _table(title: str, rows: list[tuple[str, Callable[[int], Mechanism], str]], horizon: int, width: int) -> Table:
     table = Table(title=f"{horizon:,} releases. {title}", title_justify="left", title_style="bold")
-    for heading in ("mechanism", "max V", "mean V", "sensitivity", "draws (worst, mean)", "memory"):
+    for heading in ("mechanism", "max V", "mean V", "price", "draws", "memory"):
         table.add_column(heading, justify="left" if heading == "mechanism" else "right", no_wrap=True)
-    table.add_column("note")
+    notes = width >= NOTES_FROM
+    if notes:
+        table.add_column("note", no_wrap=True)
     for name, make, note in track(rows, description="computing", transient=True, console=Console(stderr=True)):
         if name == "Optimal" and horizon > OPTIMAL_LIMIT:
-            table.add_row(name, "–", "–", "–", "–", "–", f"a dense solver: up to {OPTIMAL_LIMIT:,} steps here")
+            row = [name, "–", "–", "–", "–", "–", f"a dense solver: up to {OPTIMAL_LIMIT:,} steps here"]
+            table.add_row(*row if notes else row[:-1])
             continue
         mechanism = make(horizon)
         draws = mechanism.draws_per_step
-        table.add_row(
+        row = [
             name,
             f"{mechanism.max_variance(horizon):.2f}",
             f"{mechanism.mean_variance(horizon):.2f}",
             f"{mechanism.sensitivity():.3f}",
-            f"{draws.worst}, {draws.average:.2f}",
+            f"{draws.worst} ({draws.average:.2f})",
             f"{mechanism.memory:,}",
             note,
-        )
+        ]
+        table.add_row(*row if notes else row[:-1])
     return table

@@ -305,6 +305,17 @@ class Counter:
             key=key,
         )
 
+    def _resume(self, t: int, sums: Any, last: Any, clipped: int, stream: noise_stream.NoiseStream) -> None:
+        """Stand after step t, which had these sums and this release: for a store, which keeps them."""
+        self._stream = stream
+        self._sum, self._clipped = sums, clipped
+        if self._terms.shape:
+            self._last = last
+        elif t:
+            self._ahead = array("q", [last - sums])
+        self._at = self._made = 1
+        self._before = t - 1
+
     # -- single numbers -----------------------------------------------------------------------------------------------
 
     def _add_number(self, x: Any) -> int:

@@ -47,6 +47,8 @@ VECTORS = 64
 UNBOUNDED_STEPS = 2**16
 #: ... and tables of this many bytes, which all streams of one mechanism share.
 TABLES = 2**24
+#: Up to here all mechanisms are priced to find the best one; above, which one is best is known.
+PLAN_STEPS = 64
 #: Mechanisms that keep their history have no formula for their errors: above this they are left out.
 HISTORY_STEPS = 2**22
 
@@ -243,7 +245,7 @@ def choose(
     With one step a person the first is known without looking at the others, which saves the time of pricing them; a
     test holds this against the plan.
     """
-    if participation.reach(horizon) == 1:
+    if participation.reach(horizon) == 1 and (horizon is None or horizon > PLAN_STEPS):
         if noise == "laplace":
             return GrowingSmooth(noise="laplace") if horizon is None else SmoothBinary(horizon, noise="laplace")
         if horizon is None:

@@ -28,7 +28,7 @@ from dpstream.errors import (
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.engine import Chunks
-from dpstream.noise.stream import _check_shape, _check_threads
+from dpstream.noise.stream import NoiseStream, _check_shape, _check_threads
 from dpstream.participation import Participation
 from dpstream.release.plan import choose, pure_in_float_lane
 from dpstream.release.terms import (
@@ -257,6 +257,13 @@ class RunningSum:
         for (x, clipped), release in zip(rows, out, strict=True):
             self._take(x, clipped, release)
         return out
+
+    def _resume(self, t: int, sums: list[NDArray[Any]], clipped: int, stream: NoiseStream) -> None:
+        """Stand after step t, which had these sums (and lost these roundings): for a store, which keeps them."""
+        self._stream = stream
+        self._sum = sums[0]
+        self._lost = sums[1] if self._lost is not None else None
+        self._clipped, self._t = clipped, t
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

@@ -78,10 +78,19 @@ class Terms:
         ends = [n for n in (self.horizon, self.mechanism.horizon, STEPS_LIMIT) if n is not None]
         return min(ends)
 
-    def stream(self, key: bytes | None, *, scale: float, threads: int | None = None) -> NoiseStream:
-        """The noise of these terms, under a key that no other terms and no other name have."""
+    def stream(
+        self, key: bytes | None, *, scale: float, threads: int | None = None, state: bytes | None = None
+    ) -> NoiseStream:
+        """The noise of these terms, under a key that no other terms and no other name have.
+
+        From its first step, or from where `state` was saved.
+        """
         master = fresh_key() if key is None else check_key(key)
         own = derive_key(master, purpose="release", configuration=self._configuration())
+        if state is not None:
+            return NoiseStream.from_state(
+                state, self.mechanism, scale, self.shape, dtype=self.dtype, key=own, threads=threads
+            )
         return NoiseStream(self.mechanism, scale, self.shape, dtype=self.dtype, key=own, threads=threads)
 
     def _configuration(self) -> dict[str, object]:

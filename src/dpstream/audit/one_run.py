@@ -1,0 +1,192 @@
+"""One-run audit: many canaries in one stream, for those who cannot run their pipeline again.
+
+Steinke, Nasr, Jagielski 2023, arXiv:2305.08846. Each of m canaries is an input that is added or not by a coin of its
+own. From the releases of the one run an attacker guesses r of the m coins. If the releases are (ε, δ)-private for one
+canary, the number of right guesses is at most Binomial(r, e^ε/(1 + e^ε)) plus a little for δ (Theorem 5.2); too many
+right guesses prove a larger ε.
+
+The bound is weaker than that of `audit`: canaries hide each other, and every guess must be about as sure as the best.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from dpstream.audit.certificate import check_confidence
+from dpstream.audit.promise import Promise
+from dpstream.audit.statistic import solve
+from dpstream.budget import ApproxDP, Budget, PureDP, gaussian_mu
+from dpstream.errors import InvalidArgument
+from dpstream.mechanisms.base import Mechanism, check_whole
+
+__all__ = ["Canaries", "OneRun", "canary_scores", "one_run_audit", "plant"]
+
+#: δ for budgets that have none: small enough that it costs the bound nothing, as m canaries pay 2·m·δ.
+DELTA = 1e-9
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """Inputs to add to a stream, and the coins that decided them; keep the coins secret until the guesses are made.
+
+    Attributes
+    ----------
+    inputs
+        What to add to the stream's own inputs, one row a step.
+    places
+        Where each canary is: indices into `inputs`.
+    included
+        Whether it was added.
+    bound
+        The size of a canary.
+    """
+
+    inputs: NDArray[Any]
+    places: NDArray[np.int64]
+    included: NDArray[np.bool_]
+    bound: float
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """What a one-run audit found."""
+
+    budget: Budget
+    canaries: int
+    guesses: int
+    right: int
+    delta: float
+    epsilon: float
+    confidence: float
+
+    @property
+    def measured(self) -> float:
+        """The certified lower bound in the unit of the budget; for zCDP that of a Gaussian mechanism with this (ε, δ)."""
+        if isinstance(self.budget, (PureDP, ApproxDP)):
+            return self.epsilon
+        return gaussian_mu(self.epsilon, self.delta) ** 2 / 2 if self.epsilon > 0 else 0.0
+
+    @property
+    def violated(self) -> bool:
+        """Whether more leaked than was promised."""
+        return self.measured > Promise(self.budget).value
+
+    def __str__(self) -> str:
+        promise = Promise(self.budget)
+        return (
+            f"{'VIOLATED' if self.violated else 'Not violated'}. {self.right} of {self.guesses} guesses about"
+            f" {self.canaries} canaries were right, which takes {promise.name} of at least {self.measured:.4g};"
+            f" {promise.name} = {promise.value:.4g} was promised (wrong with a chance of {1 - self.confidence:.2g} at most)."
+        )
+
+
+def plant(
+    steps: int, *, width: int = 0, every: int = 1, bound: float = 1, rng: np.random.Generator | None = None
+) -> Canaries:
+    """Toss a coin for a canary in every `every`-th step (of every one of `width` categories).
+
+    >>> canaries = plant(6, every=2, rng=np.random.default_rng(1))
+    >>> canaries.places.ravel().tolist(), int(canaries.inputs.sum()) == int(canaries.included.sum())
+    ([0, 2, 4], True)
+    """
+    steps, every = check_whole("steps", steps), check_whole("every", every)
+    rng = np.random.default_rng() if rng is None else rng
+    shape = (steps, width) if width else (steps,)
+    inputs = np.zeros(shape, dtype=type(bound))
+    possible = np.zeros(shape, dtype=bool)
+    possible[::every] = True
+    places = np.argwhere(possible)
+    included = rng.random(len(places)) < 0.5
+    inputs[tuple(places[included].T)] = bound
+    return Canaries(inputs, places, included, float(bound))
+
+
+def canary_scores(
+    releases: NDArray[Any], canaries: Canaries, mechanism: Mechanism, scale: float, known: NDArray[Any] | None = None
+) -> NDArray[np.float64]:
+    """How likely each canary is in the stream: the best linear estimate, other canaries counting as noise.
+
+    `known` are the stream's own inputs, which the attacker of differential privacy knows.
+    """
+    noise = np.asarray(releases, dtype=np.float64)
+    steps = len(noise)
+    if known is not None:
+        noise = noise - np.cumsum(known, axis=0, dtype=np.float64)
+    wide = noise.reshape(steps, -1)
+    when = canaries.places[:, 0]
+    where = canaries.places[:, 1] if canaries.places.shape[1] > 1 else np.zeros_like(when)
+    unit = 2 * scale**2 if mechanism.noise == "laplace" else scale**2
+    L, _ = mechanism.factors(steps)
+    planted = np.zeros(steps)
+    planted[np.unique(when)] = canaries.bound**2 / 4
+    A = np.tri(steps)
+    covariance = unit * L @ L.T + (A * planted) @ A.T
+    expected = A @ np.where(planted > 0, canaries.bound / 2, 0.0)
+    weights = solve(covariance, A)
+    estimates: NDArray[np.float64] = weights.T @ (wide - expected[:, None])
+    return estimates[when, where]
+
+
+def one_run_audit(
+    scores: NDArray[np.float64],
+    canaries: Canaries,
+    budget: Budget,
+    guesses: int | None = None,
+    confidence: float = 1 - 1e-6,
+) -> OneRun:
+    """Guess the coins of the canaries with the highest and the lowest scores, and certify what that takes.
+
+    Parameters
+    ----------
+    scores
+        One a canary, higher where it is more likely in the stream; `canary_scores`, or your own.
+    guesses
+        How many to guess, half of them "in", half "out"; fixed before looking. A tenth of the canaries if left out.
+
+    Examples
+    --------
+    >>> from dpstream import pure_dp
+    >>> canaries = plant(2000, rng=np.random.default_rng(1))
+    >>> print(one_run_audit(canaries.included * 1.0, canaries, pure_dp(1.0)))  # nothing was hidden at all
+    VIOLATED. 200 of 200 guesses about 2000 canaries were right, which takes ε of at least 2.632; ε = 1 was promised ...
+    """
+    m = len(canaries.included)
+    guesses = max(2, m // 10) if guesses is None else check_whole("guesses", guesses, least=2)
+    if guesses > m or len(scores) != m:
+        raise InvalidArgument("guesses", guesses, f"at most one a canary, of which there are {m}")
+    order = np.argsort(scores, kind="stable")
+    low, high = order[: guesses // 2], order[m - (guesses - guesses // 2) :]
+    right = int((~canaries.included[low]).sum() + canaries.included[high].sum())
+    delta = 0.0 if isinstance(budget, PureDP) else budget.delta if isinstance(budget, ApproxDP) else DELTA
+    risk = 1 - check_confidence(confidence)
+    return OneRun(budget, m, guesses, right, delta, _epsilon(m, guesses, right, delta, risk), 1 - risk)
+
+
+def _epsilon(m: int, r: int, right: int, delta: float, risk: float) -> float:
+    """The largest ε that is refuted: so many right guesses would have a chance of `risk` at most."""
+    if _chance(m, r, right, 0.0, delta) >= risk:
+        return 0.0
+    low, high = 0.0, 1.0
+    while _chance(m, r, right, high, delta) < risk:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _chance(m, r, right, middle, delta) < risk else (low, middle)
+    return low
+
+
+def _chance(m: int, r: int, right: int, epsilon: float, delta: float) -> float:
+    """Steinke, Nasr, Jagielski, Theorem 5.2 and Appendix D: how likely `right` or more right guesses are at most."""
+    q = 1 / (1 + math.exp(-epsilon))
+    beyond = float(binom.sf(right - 1, r, q))
+    if delta == 0.0:
+        return beyond
+    i = np.arange(1, right + 1)
+    steepest = float((np.cumsum(binom.pmf(right - i, r, q)) / i).max()) if right else 0.0
+    return min(1.0, beyond + 2 * m * delta * steepest)

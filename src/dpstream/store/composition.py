@@ -1,0 +1,102 @@
+"""What a store has promised in all: the budgets of its streams, composed.
+
+All streams are taken to be about the same people, the worst case. Gaussian streams compose to one Gaussian mechanism
+with μ² = Σ μ², also when later ones are chosen by what earlier ones showed (Dong, Roth and Su 2019, arXiv:1905.02383,
+Corollary 3.3): nothing is lost. Pure ones add their ε. A stream counts in full from the day it is created: its budget
+covers all its releases, also those to come, and retiring it takes nothing back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dpstream.budget import ZCDP, ApproxDP, Budget, PureDP, gaussian_epsilon
+from dpstream.errors import BudgetError, StoreDamaged
+
+__all__ = ["Spent", "budget_as_json", "budget_from_json", "compose"]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """The total budget of some streams.
+
+    Attributes
+    ----------
+    streams
+        How many streams.
+    gaussian_rho
+        ρ of all Gaussian streams together, as one Gaussian mechanism.
+    pure_epsilon
+        ε of all pure streams together.
+    rho
+        ρ-zCDP of all streams together: a pure stream counts ε²/2 (Bun and Steinke 2016, Proposition 1.4).
+    """
+
+    streams: int
+    gaussian_rho: float
+    pure_epsilon: float
+    rho: float
+
+    def epsilon(self, delta: float) -> float:
+        """The ε at which all streams together are (ε, δ)-differentially private.
+
+        Exact if all streams are Gaussian or all are pure. If both kinds are there: the smaller of ε(δ) of the Gaussian
+        ones plus the others' ε, and the bound ρ + 2√(ρ ln(1/δ)) that holds for every zCDP mechanism.
+        """
+        if not 0 < delta < 1:
+            raise BudgetError("delta", delta, "a number strictly between 0 and 1")
+        gaussian = gaussian_epsilon(math.sqrt(2 * self.gaussian_rho), delta) if self.gaussian_rho else 0.0
+        added = gaussian + self.pure_epsilon
+        return min(added, self.rho + 2 * math.sqrt(self.rho * math.log(1 / delta)))
+
+    def within(self, limit: Budget) -> bool:
+        """Whether all streams together keep this promise; a billionth of it is left to rounding."""
+        room = 1 + 1e-9
+        if isinstance(limit, PureDP):
+            return self.gaussian_rho == 0 and self.pure_epsilon <= limit.epsilon * room
+        if isinstance(limit, ApproxDP):
+            return self.streams == 0 or self.epsilon(limit.delta) <= limit.epsilon * room
+        assert isinstance(limit, ZCDP)  # noqa: S101
+        return self.rho <= limit.rho * room
+
+    def __str__(self) -> str:
+        pure = f", of which pure streams have epsilon = {self.pure_epsilon:.6g}" if self.pure_epsilon else ""
+        return f"rho = {self.rho:.6g} over {self.streams} streams{pure}"
+
+
+def compose(budgets: Iterable[Budget]) -> Spent:
+    """The total of these budgets.
+
+    Examples
+    --------
+    >>> from dpstream import approx_dp, zcdp
+    >>> total = compose([zcdp(0.25), zcdp(0.25)])
+    >>> total.rho, round(total.epsilon(1e-6), 3)   # the same as one stream with rho = 0.5
+    (0.5, 4.887)
+    """
+    all_of_them = list(budgets)
+    gaussian = math.fsum(b.mu**2 / 2 for b in all_of_them if isinstance(b, (ZCDP, ApproxDP)))
+    pure = [b.epsilon for b in all_of_them if isinstance(b, PureDP)]
+    return Spent(len(all_of_them), gaussian, math.fsum(pure), gaussian + math.fsum(e * e / 2 for e in pure))
+
+
+def budget_as_json(budget: Budget) -> dict[str, object]:
+    """A budget for a stream's configuration."""
+    if isinstance(budget, ZCDP):
+        return {"kind": "zcdp", "rho": budget.rho}
+    if isinstance(budget, ApproxDP):
+        return {"kind": "approx_dp", "epsilon": budget.epsilon, "delta": budget.delta}
+    assert isinstance(budget, PureDP)  # noqa: S101
+    return {"kind": "pure_dp", "epsilon": budget.epsilon}
+
+
+def budget_from_json(kept: dict[str, object], path: str) -> Budget:
+    """Undo `budget_as_json`."""
+    kinds: dict[object, type[Budget]] = {"zcdp": ZCDP, "approx_dp": ApproxDP, "pure_dp": PureDP}
+    values = dict(kept)
+    kind = kinds.get(values.pop("kind", None))
+    if kind is None:
+        raise StoreDamaged(path=path, what="a stream has a budget of a kind that this dpstream does not know")
+    return kind(**values)

@@ -1,0 +1,63 @@
+"""A `Counter` that survives crashes, restarts and retries."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpstream.release.counter import Counter, _one_row, _whole
+from dpstream.store.durable_release import DurableRelease
+from dpstream.store.resumed_noise import resumed_noise
+
+__all__ = ["DurableCounter"]
+
+_CLIPPED = struct.Struct("<Q")
+
+
+class DurableCounter(DurableRelease[Counter]):
+    """A running count, or histogram, in a store; made by `Store.counter`.
+
+    Guarantee
+    ---------
+    That of `dpstream.Counter`, for all releases of the stream together, over all processes that ever wrote it. For each
+    step there is at most one release; each accepted input is counted once; nothing accepted is lost. Assumed: disks
+    that keep what they said they had kept, and no copy of all the store's files that is used as well (docs/store.md).
+    """
+
+    def interval(self, confidence: float = 0.95) -> tuple[Any, Any]:
+        """(low, high) around the last release; see `Counter.interval`."""
+        with self._home.lock:
+            return self._release().interval(confidence)
+
+    def _resume(self, t: int, sums: bytes, last: NDArray[Any] | None, state: bytes | None) -> Counter:
+        live = self._settled.fresh(self._key)
+        terms, shape = live._terms, self.shape
+        (clipped,) = _CLIPPED.unpack_from(sums)
+        counts = np.frombuffer(sums, "<i8", offset=_CLIPPED.size).reshape(shape).astype(np.int64)
+        stream = resumed_noise(terms, self._key, t, scale=live._scale, state=state)
+        if shape:
+            live._resume(t, counts, last, clipped, stream)
+        else:
+            live._resume(t, int(counts), 0 if last is None else int(last), clipped, stream)
+        return live
+
+    def _sums(self, release: Counter) -> bytes:
+        return _CLIPPED.pack(release._clipped) + np.asarray(release._sum, dtype="<i8").tobytes()
+
+    def _checked_rows(self, release: Counter, xs: ArrayLike) -> NDArray[np.int64]:
+        return release._checked_rows(xs)[0].astype(np.int64, copy=False)
+
+    def _one_row(self, release: Counter, x: Any) -> Any:
+        if self.shape:
+            return _one_row(x, self.shape)
+        whole = _whole(x)
+        # A number beyond 64 bits would not be a whole number to NumPy; whatever is out of bound is refused, or clipped.
+        return np.array([min(max(whole, -(2**62)), 2**62)])
+
+
+def no_counts(shape: tuple[int, ...]) -> bytes:
+    """The sums of a counter before its first step."""
+    return _CLIPPED.pack(0) + np.zeros(shape, dtype="<i8").tobytes()

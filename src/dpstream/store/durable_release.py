@@ -1,0 +1,403 @@
+"""A stream that survives: what counters and sums in a store have in common.
+
+    add(x):  compute the release → one transaction with the new sums and the release → note the step → return it
+
+A release is visible only when it and its input are on the disk. If anything fails on the way, the object forgets what
+it holds in memory and reads the stream again from the file, so that memory and file can not disagree.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpstream.budget import Budget
+from dpstream.errors import (
+    ForkedStream,
+    InvalidArgument,
+    LeaseLost,
+    PositionConflict,
+    PositionGap,
+    PositionMissing,
+    PositionUnexpected,
+    StateError,
+    StoreClosed,
+)
+from dpstream.mechanisms.base import Mechanism, check_whole
+from dpstream.noise import stream as noise_stream
+from dpstream.noise.stream import NoiseStream
+from dpstream.store.database import Database
+from dpstream.store.releases import read_batches
+from dpstream.store.sealing import INPUT_BYTES, StoreSeals
+from dpstream.store.stream_row import Lease, StreamRow, read
+from dpstream.store.witness import Witness
+
+__all__ = ["DurableRelease", "Home"]
+
+#: A recurrence that is reopened makes up to this many noise values again; its state is saved that often.
+REPLAYED_VALUES = 1 << 14
+#: Positions and steps together stay within SQLite's 64 bits.
+LAST_POSITION = 2**62
+
+
+class Live(Protocol):
+    """What a `Counter` and a `RunningSum` have in common."""
+
+    _stream: NoiseStream
+
+    @property
+    def t(self) -> int: ...
+    @property
+    def horizon(self) -> int | None: ...
+    @property
+    def remaining(self) -> int | None: ...
+    @property
+    def budget(self) -> Budget: ...
+    @property
+    def mechanism(self) -> Mechanism: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def clipped(self) -> int: ...
+    def stddev(self, t: int | None = None) -> float: ...
+    def describe(self) -> str: ...
+    def add(self, x: Any) -> Any: ...
+    def extend(self, xs: ArrayLike) -> NDArray[Any]: ...
+
+
+class Home:
+    """Where a stream lives: the open files of a store, and the lock of its threads."""
+
+    def __init__(self, database: Database, witness: Witness, seals: StoreSeals) -> None:
+        self.database, self.witness, self.seals = database, witness, seals
+        self.lock = threading.RLock()
+        self.closed = False
+        self.forks = noise_stream._forks
+
+    def check(self, what: str) -> None:
+        """Refuse in a forked child, and after close."""
+        if self.forks != noise_stream._forks:
+            raise ForkedStream
+        if self.closed:
+            raise StoreClosed(what=what)
+
+
+L = TypeVar("L", bound=Live)
+
+
+class DurableRelease(ABC, Generic[L]):
+    """A stream of a store, open for writing. Made by `Store.counter` and `Store.running_sum`."""
+
+    def __init__(self, home: Home, lease: Lease, settled: L) -> None:
+        self._home = home
+        self._lease = lease
+        self._settled = settled  # the settings, under a key that is never used
+        self._seals = home.seals.stream(lease.row.tag)
+        self._key = home.seals.noise_key(lease.row.name, lease.row.tag, lease.row.configuration)
+        self._open = True
+        self._give_back = weakref.finalize(self, home.witness.unlock, lease.slot)
+        self._state_step = 0
+        self._live: L | None = None
+        self._release()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, t={self._lease.row.t}, budget={self.budget!r})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a stream of a store is bound to this process and cannot be pickled")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the stream back, for others to write. What was released stays."""
+        with self._home.lock:
+            if self._open and self._home.forks == noise_stream._forks:
+                self._open = False
+                self._live = None
+                if not self._home.closed:
+                    try:
+                        self._home.witness.synchronise()
+                    finally:
+                        self._give_back()
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The stream's name."""
+        return self._lease.row.name
+
+    @property
+    def t(self) -> int:
+        """How many releases have been made."""
+        return self._lease.row.t
+
+    @property
+    def position(self) -> int | None:
+        """The position of the last step; None if there is no step yet, or steps have no positions."""
+        row = self._lease.row
+        return None if row.first_position is None else row.first_position + row.t - 1
+
+    @property
+    def horizon(self) -> int | None:
+        """The last release; None if there is none."""
+        return self._settled.horizon
+
+    @property
+    def remaining(self) -> int | None:
+        """How many more releases there can be; None without a horizon."""
+        return None if self.horizon is None else self.horizon - self.t
+
+    @property
+    def budget(self) -> Budget:
+        """What all releases together may reveal."""
+        return self._settled.budget
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How noise is shared over time."""
+        return self._settled.mechanism
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a release."""
+        return self._settled.shape
+
+    @property
+    def clipped(self) -> int:
+        """How many steps' inputs were clipped."""
+        with self._home.lock:
+            return self._release().clipped
+
+    def stddev(self, t: int | None = None) -> float:
+        """The standard deviation of release t; of the last one if t is left out."""
+        return self._settled.stddev(max(self.t, 1) if t is None else t)
+
+    def describe(self) -> str:
+        """One paragraph in plain words: what is promised, to whom, against whom, and what is not."""
+        with self._home.lock:
+            return self._release().describe()
+
+    # -- adding -------------------------------------------------------------------------------------------------------
+
+    def add(self, x: Any = 1, position: int | None = None) -> Any:
+        """Take one step's input and release the sum so far; the input is durable before the release is visible.
+
+        Parameters
+        ----------
+        x
+            The step's input.
+        position
+            Where the caller got it from: any whole number for the first step, and one more for each next one. An input
+            that comes again under an old position is not counted again: its recorded release is returned.
+
+        Raises
+        ------
+        PositionGap, PositionConflict, PositionMissing, PositionUnexpected
+            If the position does not follow, or came before with another value; nothing changes.
+        StoreFull, StoreReadOnly, StoreNotWritten, StoreBusy, LeaseLost, StoreClosed, StoreDamaged
+            If the step cannot be made durable; nothing is released.
+        """
+        with self._home.lock:
+            release = self._release()
+            if position is None and self._lease.row.first_position is None:
+                return self._commit_one(release, x)
+            return self._scalar(self._extend(release, self._one_row(release, x), position)[0])
+
+    def extend(self, xs: ArrayLike, first_position: int | None = None) -> NDArray[Any]:
+        """Take many steps' inputs in one commit; one release each, exactly those of `add` in a loop.
+
+        Steps that came before (see `add`) give their recorded releases. All or nothing is taken.
+        """
+        with self._home.lock:
+            return self._extend(self._release(), xs, first_position)
+
+    def _commit_one(self, release: L, x: Any) -> Any:
+        try:
+            value = release.add(x)
+        except BaseException:
+            # A refused input changes nothing, but an interrupt may have come anywhere.
+            self._forget_if_moved(release)
+            raise
+        self._commit(release, np.asarray(value).tobytes(), 1, None, None)
+        return value
+
+    def _extend(self, release: L, xs: ArrayLike, first_position: int | None) -> NDArray[Any]:
+        """The releases of these inputs: recorded ones for old positions, new ones for the rest."""
+        row = self._lease.row
+        recorded, digests = None, None
+        start = row.first_position
+        if first_position is None and start is not None:
+            raise PositionMissing(following=start + row.t)
+        if first_position is not None:
+            rows = self._checked_rows(release, xs)
+            old = self._already(first_position, len(rows))
+            start = first_position if start is None else start
+            if old:
+                recorded = self._recorded(row, rows[:old], first_position)
+                if old == len(rows):
+                    return recorded
+                xs = np.asarray(xs)[old:]
+            digests = self._seals.input_digests(row.t + 1, rows[old:])
+        try:
+            values = release.extend(xs)
+        except BaseException:
+            self._forget_if_moved(release)
+            raise
+        if len(values):
+            self._commit(release, np.ascontiguousarray(values).tobytes(), len(values), digests, start)
+        return values if recorded is None else np.concatenate([recorded, values])
+
+    def _already(self, first_position: int, count: int) -> int:
+        """How many of the next `count` inputs were taken before."""
+        row = self._lease.row
+        position = check_whole("position", first_position, least=0)
+        if position > LAST_POSITION:
+            raise InvalidArgument("position", position, f"at most {LAST_POSITION}")
+        if row.first_position is None:
+            if row.t:
+                raise PositionUnexpected(position=position, step=row.t)
+            return 0
+        following = row.first_position + row.t
+        if not row.first_position <= position <= following:
+            raise PositionGap(position=position, first=row.first_position, following=following)
+        return min(following - position, count)
+
+    def _recorded(self, row: StreamRow, rows: NDArray[Any], position: int) -> NDArray[Any]:
+        """The releases of these inputs, which must be the ones that were taken from this position on."""
+        assert row.first_position is not None  # noqa: S101
+        first = position - row.first_position + 1
+        batches = list(read_batches(self._home.database, row, self._seals, first, first + len(rows) - 1))
+        given = self._seals.input_digests(first, rows)
+        taken = b"".join(batch.inputs or b"" for batch in batches)
+        for i in range(len(rows)):
+            if given[i * INPUT_BYTES : (i + 1) * INPUT_BYTES] != taken[i * INPUT_BYTES : (i + 1) * INPUT_BYTES]:
+                raise PositionConflict(position=position + i, step=first + i)
+        return np.concatenate([batch.values for batch in batches])
+
+    # -- committing ---------------------------------------------------------------------------------------------------
+
+    def _commit(
+        self, release: L, values: bytes, count: int, digests: bytes | None, first_position: int | None
+    ) -> None:
+        """Put steps that were just computed on the disk; forget them if that fails."""
+        lease = self._lease
+        row = lease.row
+        t = row.t + count
+        try:
+            moved = StreamRow(
+                row.id, row.name, row.tag, row.configuration, row.seal, row.generation, t, first_position, 0,
+                self._seals.seal_sums(self._sums(release), (t, first_position, 0)), row.holder_pid, row.holder_started,
+            )  # fmt: skip
+            seal = self._seals.batch_seal(row.t + 1, count, values, digests)
+            saved = self._state_to_save(release, t)
+            with self._home.database.atomic() as connection:
+                lease.move(connection, t, first_position, moved.sealed)
+                connection.execute(
+                    "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", (row.id, row.t + 1, count, values, digests, seal)
+                )
+                if saved is not None:
+                    _save_state(connection, row.id, t, *saved)
+            lease.row = moved
+            lease.record = self._home.witness.mark(lease.slot, lease.record, t)
+        except BaseException:
+            self._live = None
+            raise
+
+    def _state_to_save(self, release: L, t: int) -> tuple[int, bytes] | None:
+        """The noise's state, where a restart would otherwise make too much noise again."""
+        stream = release._stream
+        if (t - self._state_step) * max(1, int(np.prod(self.shape))) < REPLAYED_VALUES:
+            return None
+        self._state_step = stream.t
+        return stream.t, stream.state()
+
+    def _forget_if_moved(self, release: L) -> None:
+        if release.t != self._lease.row.t:
+            self._live = None
+
+    # -- reopening ----------------------------------------------------------------------------------------------------
+
+    def _release(self) -> L:
+        """The live counter or sum, read from the file if it is not in memory."""
+        self._home.check("the store")
+        if not self._open:
+            raise StoreClosed(what=f"the stream {self._lease.row.name!r}")
+        if self._live is None:
+            self._live = self._reopened()
+        return self._live
+
+    def _reopened(self) -> L:
+        home, lease = self._home, self._lease
+        row = read(home.database, home.seals, lease.row.name)
+        if row is None or row.tag != lease.row.tag or row.generation != lease.row.generation or row.retired:
+            raise LeaseLost(name=lease.row.name)
+        last: NDArray[Any] | None = None
+        if row.t:
+            (batch,) = read_batches(home.database, row, self._seals, row.t, row.t)
+            last = batch.values[0]
+        further = home.database.rows("SELECT max(first) FROM batches WHERE stream = ?", (row.id,))[0][0]
+        if further is not None and not (isinstance(further, int) and further <= row.t):
+            raise home.database.damaged(f"there are releases of stream {row.name!r} past its last step {row.t}")
+        sums = row.sums(self._seals, home.database)
+        live = self._resumed(sums, last, row)
+        lease.row = row
+        # An interrupted commit may have succeeded, and not have been noted yet.
+        if lease.record.last != row.t:
+            lease.record = home.witness.mark(lease.slot, lease.record, row.t)
+        return live
+
+    def _resumed(self, sums: bytes, last: NDArray[Any] | None, row: StreamRow) -> L:
+        """A live release at step t, from the newest saved state of the noise that opens, or else from none."""
+        states = self._home.database.rows(
+            "SELECT step, state FROM noise_states WHERE stream = ? AND step <= ? ORDER BY step DESC", (row.id, row.t)
+        )
+        for step, state in states:
+            try:
+                live = self._resume(row.t, sums, last, state)
+            except (StateError, TypeError):
+                continue  # damaged: noise is a function of the step, so it can be made without
+            self._state_step = step
+            return live
+        self._state_step = 0
+        return self._resume(row.t, sums, last, None)
+
+    # -- what counters and sums do differently ------------------------------------------------------------------------
+
+    @abstractmethod
+    def _resume(self, t: int, sums: bytes, last: NDArray[Any] | None, state: bytes | None) -> L:
+        """A live release that stands after step t."""
+
+    @abstractmethod
+    def _sums(self, release: L) -> bytes:
+        """The true sums, and how many inputs were clipped, as bytes."""
+
+    @abstractmethod
+    def _checked_rows(self, release: L, xs: ArrayLike) -> NDArray[Any]:
+        """Many steps' inputs, checked; as they will be counted."""
+
+    @abstractmethod
+    def _one_row(self, release: L, x: Any) -> Any:
+        """One step's input, as the only row of many steps' inputs."""
+
+    def _scalar(self, value: Any) -> Any:
+        return value if self.shape else value.item()
+
+
+def _save_state(connection: Any, stream: int, t: int, step: int, state: bytes) -> None:
+    """Keep this state, and of the others the newest that stands no later than step t: noise is made ahead."""
+    connection.execute("INSERT OR REPLACE INTO noise_states VALUES (?, ?, ?)", (stream, step, state))
+    connection.execute(
+        "DELETE FROM noise_states WHERE stream = ?1 AND step <"
+        " (SELECT max(step) FROM noise_states WHERE stream = ?1 AND step <= ?2)",
+        (stream, t),
+    )

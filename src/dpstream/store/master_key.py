@@ -1,0 +1,94 @@
+"""The master key: 32 bytes that everything in a store hangs on, kept apart from it.
+
+It comes from the caller (bytes, or a function that fetches them), from the environment variable DPSTREAM_MASTER_KEY
+(64 hexadecimal digits), or from the file `<path>.key`, which is made with the store. Nothing here ever shows it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from dpstream.errors import KeyFileDamaged, KeyFileExposed, KeyFileMissing, KeyLengthError
+from dpstream.noise.keystream import KEY_BYTES, check_key, fresh_key
+from dpstream.store.database import publish, unwritten
+
+__all__ = ["ENVIRONMENT", "KeySource", "find_key", "key_path"]
+
+ENVIRONMENT = "DPSTREAM_MASTER_KEY"
+#: The key file: this word, which is also its version, a space, 64 hexadecimal digits and a newline.
+VERSION = "dpstream-key-1"
+
+KeySource = bytes | Callable[[], bytes] | None
+
+
+def key_path(path: Path) -> Path:
+    """Where the key file of the store at `path` is."""
+    return path.with_name(path.name + ".key")
+
+
+def find_key(source: KeySource, path: Path, *, create: bool) -> bytes:
+    """The master key of the store at `path`; a new one in a new file if `create` and nobody gives one."""
+    if source is not None:
+        return check_key(source() if callable(source) else source)
+    given = os.environ.get(ENVIRONMENT)
+    if given is not None:
+        return _from_hex(given, f"the environment variable {ENVIRONMENT}")
+    file = key_path(path)
+    try:
+        return _read(file)
+    except FileNotFoundError:
+        if not create:
+            raise KeyFileMissing(path=str(file)) from None
+    _write(file, fresh_key())
+    return _read(file)  # what is there counts: another process may have been faster
+
+
+def _read(file: Path) -> bytes:
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise KeyFileDamaged(path=str(file), found=f"it cannot be opened ({error.strerror})") from None
+    with os.fdopen(descriptor, "rb") as opened:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise KeyFileDamaged(path=str(file), found="it is not a plain file")
+        if mode & 0o077:
+            raise KeyFileExposed(path=str(file), mode=stat.S_IMODE(mode))
+        content = opened.read(1000)
+    word, _, digits = content.decode("ascii", "replace").partition(" ")
+    if word != VERSION:
+        raise KeyFileDamaged(path=str(file), found=f"it does not start with {VERSION!r}")
+    try:
+        return _from_hex(digits, str(file))
+    except KeyLengthError as error:
+        raise KeyFileDamaged(path=str(file), found=str(error)) from None
+
+
+def _write(file: Path, key: bytes) -> None:
+    made = file.with_name(f".{file.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        descriptor = os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(f"{VERSION} {key.hex()}\n".encode())
+            opened.flush()
+            os.fsync(descriptor)
+        publish(made, file)
+    except OSError as error:
+        raise unwritten(error, file) from error
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _from_hex(digits: str, where: str) -> bytes:
+    try:
+        key = bytes.fromhex(digits.strip())
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise KeyLengthError(f"{where} must hold {2 * KEY_BYTES} hexadecimal digits, which make {KEY_BYTES} bytes")
+    return key

@@ -1,0 +1,248 @@
+"""The witness: a small file beside the key that remembers how far every stream has gone.
+
+A database alone cannot know that it is an old backup. So each stream's generation (how often it was opened for writing)
+and its last step are also written here, after they are on the database's disk: a database that knows less than its
+witness is old, and is refused. Layout, little-endian, every part ending in a keyed digest of its own:
+
+    header  64 bytes   b"dpwitnes", version (u32), 4 zeros, inode of this very file (u64), store id (16), digest (8)
+    stream  64 bytes   name digest (16), stream tag (16), generation (u64), last step (u64), flags (u64), digest (8)
+
+Generations are synchronised to the disk. Last steps are written after each commit and synchronised every 64: they are
+right after any crash of the process, and after a crash of the machine they may lag behind, which is safe to accept.
+
+A writer holds an operating system's lock on its stream's 64 bytes. It ends with the process, however that ends, and it
+is seen across containers, where process numbers mean nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import struct
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dpstream.errors import StoreCopied, StoreDamaged
+from dpstream.store.database import publish, synchronise, unwritten
+
+__all__ = ["Record", "Witness", "witness_path"]
+
+VERSION = 1
+MAGIC = b"dpwitnes"
+SLOT = 64
+#: Last steps are synchronised once in so many commits.
+MARKS_A_SYNC = 64
+RETIRED = 1
+
+_HEADER = struct.Struct("<8sI4xQ16s16x")
+_RECORD = struct.Struct("<16s16sQQQ")
+_DIGEST_BYTES = 8
+# struct flock of Linux: type, whence, start, length, pid.
+_FLOCK = struct.Struct("hh4xqqi4x")
+
+
+def witness_path(path: Path) -> Path:
+    """Where the witness of the store at `path` is."""
+    return path.with_name(path.name + ".witness")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What the witness knows of a stream."""
+
+    name_digest: bytes
+    tag: bytes
+    generation: int
+    last: int
+    retired: bool = False
+
+    def pack(self) -> bytes:
+        """The record's 56 bytes before the digest."""
+        return _RECORD.pack(self.name_digest, self.tag, self.generation, self.last, RETIRED * self.retired)
+
+
+class Witness:
+    """The open witness of a store."""
+
+    def __init__(self, path: Path, key: bytes, store: bytes, *, adopt: bool = False) -> None:
+        self.path = path
+        self._key = key
+        self._lock = threading.Lock()
+        self._marks = 0
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            inode = self._check_header(store)
+            if inode != os.fstat(self._descriptor).st_ino:
+                if not adopt:
+                    raise StoreCopied(path=str(path))
+                self._adopt(store)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    @staticmethod
+    def create(path: Path, key: bytes, store: bytes) -> None:
+        """Make a witness without streams, unless another process is faster."""
+        made = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+        try:
+            _write_new(made, key, store, b"")
+            publish(made, path)
+        except OSError as error:
+            raise unwritten(error, path) from error
+        finally:
+            made.unlink(missing_ok=True)
+
+    @staticmethod
+    def store_id(path: Path) -> bytes | None:
+        """The id of the store that the witness at `path` belongs to, unchecked; None if there is no witness."""
+        try:
+            with path.open("rb") as file:
+                header = file.read(SLOT)
+        except FileNotFoundError:
+            return None
+        if len(header) < SLOT or header[:8] != MAGIC:
+            raise StoreDamaged(path=str(path), what="it does not start like a witness")
+        return bytes(_HEADER.unpack(header[: _HEADER.size])[3])
+
+    def close(self) -> None:
+        """Let go of the file, and with it of every lock."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return max(0, os.fstat(self._descriptor).st_size // SLOT - 1)
+
+    def find(self, name_digest: bytes) -> tuple[int, Record] | None:
+        """The slot and the record of a stream."""
+        content = os.pread(self._descriptor, SLOT * (len(self) + 1), 0)
+        for slot in range(1, len(content) // SLOT):
+            if content[slot * SLOT : slot * SLOT + 16] == name_digest:
+                return slot, self._unpack(slot, content[slot * SLOT : (slot + 1) * SLOT])
+        return None
+
+    def read(self, slot: int) -> Record:
+        """The record in a slot."""
+        return self._unpack(slot, os.pread(self._descriptor, SLOT, slot * SLOT))
+
+    def check(self) -> None:
+        """Read everything; raises if any record is damaged."""
+        for slot in range(1, len(self) + 1):
+            self.read(slot)
+
+    def _unpack(self, slot: int, content: bytes) -> Record:
+        body = content[: _RECORD.size]
+        if len(content) != SLOT or content[_RECORD.size :] != self._digest(slot, body):
+            raise StoreDamaged(path=str(self.path), what=f"record {slot} of the witness is not as it was written")
+        name_digest, tag, generation, last, flags = _RECORD.unpack(body)
+        return Record(name_digest, tag, generation, last, bool(flags & RETIRED))
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def add(self, record: Record) -> int:
+        """A slot of its own for a new stream. The caller holds the database's write lock."""
+        slot = len(self) + 1
+        self.write(slot, record)
+        return slot
+
+    def write(self, slot: int, record: Record) -> None:
+        """Write a record and synchronise it."""
+        self._put(slot, record)
+        self.synchronise()
+
+    def mark(self, slot: int, record: Record, last: int) -> Record:
+        """Note the last step of a stream: in the operating system's hands at once, on the disk before long."""
+        marked = replace(record, last=last)
+        self._put(slot, marked)
+        self._marks += 1
+        if self._marks % MARKS_A_SYNC == 0:
+            self.synchronise()
+        return marked
+
+    def synchronise(self) -> None:
+        """Put on the disk what was written."""
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise unwritten(error, self.path) from error
+
+    def _put(self, slot: int, record: Record) -> None:
+        body = record.pack()
+        try:
+            written = os.pwrite(self._descriptor, body + self._digest(slot, body), slot * SLOT)
+        except OSError as error:
+            raise unwritten(error, self.path) from error
+        if written != SLOT:
+            raise unwritten(OSError(28, "written in part only"), self.path)
+
+    def _digest(self, slot: int, body: bytes) -> bytes:
+        return hashlib.blake2b(body + slot.to_bytes(8, "little"), key=self._key, digest_size=_DIGEST_BYTES).digest()
+
+    # -- one writer a stream ------------------------------------------------------------------------------------------
+
+    def try_lock(self, slot: int) -> bool:
+        """Lock a stream for this object; False if another process, or another object of this one, has it."""
+        return self._set_lock(slot, fcntl.F_WRLCK)
+
+    def unlock(self, slot: int) -> None:
+        """Give a stream back."""
+        if self._descriptor >= 0:
+            self._set_lock(slot, fcntl.F_UNLCK)
+
+    def _set_lock(self, slot: int, kind: int) -> bool:
+        try:
+            if hasattr(fcntl, "F_OFD_SETLK"):
+                # Locks of the open file, not of the process: closing another descriptor does not drop them, and two
+                # objects in one process see each other.
+                fcntl.fcntl(
+                    self._descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, slot * SLOT, SLOT, 0)
+                )
+            else:  # macOS: locks of the process
+                how = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
+                fcntl.lockf(self._descriptor, how, SLOT, slot * SLOT)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    # -- the file itself ----------------------------------------------------------------------------------------------
+
+    def _check_header(self, store: bytes) -> int:
+        header = os.pread(self._descriptor, SLOT, 0)
+        body = header[: _HEADER.size]
+        if len(header) != SLOT or header[_HEADER.size :] != self._digest(0, body):
+            raise StoreDamaged(path=str(self.path), what="the witness is not as it was written, or of another store")
+        magic, version, inode, found = _HEADER.unpack(body)
+        if magic != MAGIC or version != VERSION or found != store:
+            raise StoreDamaged(path=str(self.path), what="the witness belongs to another store or version")
+        return int(inode)
+
+    def _adopt(self, store: bytes) -> None:
+        """Make this copy the witness from now on: a new file in its place that knows its own inode."""
+        self.check()
+        records = os.pread(self._descriptor, SLOT * len(self), SLOT)
+        made = self.path.with_name(f".{self.path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+        try:
+            _write_new(made, self._key, store, records)
+            made.replace(self.path)
+            synchronise(self.path.parent)
+        except OSError as error:
+            raise unwritten(error, self.path) from error
+        finally:
+            made.unlink(missing_ok=True)
+        os.close(self._descriptor)
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+
+
+def _write_new(path: Path, key: bytes, store: bytes, records: bytes) -> None:
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        body = _HEADER.pack(MAGIC, VERSION, os.fstat(descriptor).st_ino, store)
+        slot = (0).to_bytes(8, "little")
+        digest = hashlib.blake2b(body + slot, key=key, digest_size=_DIGEST_BYTES).digest()
+        file.write(body + digest + records)
+        file.flush()
+        os.fsync(descriptor)
