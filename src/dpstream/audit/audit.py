@@ -27,9 +27,9 @@ from dpstream.release.terms import Terms, check_budget
 
 __all__ = ["WASTEFUL", "Audit", "Verdict", "audit"]
 
-Verdict = Literal["kept", "violated", "wasteful"]
+Verdict = Literal["kept", "violated", "wasteful", "unclear"]
 
-#: Below this part of the promise the noise is called wasteful: more than needed, or hidden from this audit.
+#: Below this part of the promise the noise is called wasteful, if more trials could not change that.
 WASTEFUL = 0.85
 #: So many of the changed steps that tell most, by the covariance, are tried out.
 SHORTLIST = 3
@@ -80,10 +80,12 @@ class Audit:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the promise was kept, violated, or bought with more noise than it takes."""
+        """Whether the promise was kept, violated, or bought with more noise than it takes; or needs more trials to tell."""
         if self.measured > self.promised:
             return "violated"
-        return "wasteful" if self.ratio < WASTEFUL else "kept"
+        if self.ratio >= WASTEFUL:
+            return "kept"
+        return "wasteful" if self.at_most < self.promised else "unclear"
 
     def __str__(self) -> str:
         name, risk = Promise(self.budget).name, 1 - self.certificate.confidence
@@ -97,6 +99,7 @@ class Audit:
             "violated": f"VIOLATED. {found} More leaks than was promised: do not publish with this.",
             "wasteful": f"Wasteful. {found} Nothing contradicts the promise, but far less leaks than it allows: there is"
             " more noise than needed, or this audit did not find the way in.",
+            "unclear": f"Unclear. {found} Nothing contradicts the promise; more trials would tell whether noise is wasted.",
             "kept": f"Kept. {found} Nothing contradicts the promise, and little noise is wasted.",
         }[self.verdict]
 
@@ -258,8 +261,7 @@ def _threshold(
     first: NDArray[np.float64], second: NDArray[np.float64], promise: Promise, trials: int, risk: float
 ) -> tuple[float, float]:
     """The threshold that is expected to prove most, and how much."""
-    both = np.sort(np.concatenate([first, second]))
-    candidates = np.unique(both[np.linspace(0, len(both) - 1, THRESHOLDS).astype(int)])
+    candidates = _between(first, second)
     alpha, beta = (
         predicted_bounds(wrong, len(scores), trials, risk)
         for wrong, scores in zip(_errors(first, second, candidates), (first, second), strict=True)
@@ -267,6 +269,13 @@ def _threshold(
     strength = promise.strength(alpha, beta)
     best = int(strength.argmax())
     return float(candidates[best]), float(strength[best])
+
+
+def _between(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Thresholds halfway between neighbouring quantiles of all scores: where there is a gap, in the middle of it."""
+    both = np.sort(np.concatenate([first, second]))
+    some = both[np.linspace(0, len(both) - 1, THRESHOLDS).astype(int)]
+    return np.unique((some[1:] + some[:-1]) / 2)
 
 
 def _errors(
@@ -279,8 +288,7 @@ def _errors(
 
 
 def _curve(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    both = np.sort(np.concatenate([first, second]))
-    thresholds = np.unique(both[np.linspace(0, len(both) - 1, THRESHOLDS).astype(int)])
+    thresholds = _between(first, second)
     positives, negatives = _errors(first, second, thresholds)
     return np.array([positives / len(first), negatives / len(second)])
 

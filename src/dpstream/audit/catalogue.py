@@ -16,6 +16,7 @@ import numpy as np
 
 from dpstream import mechanisms as m
 from dpstream.audit.audit import Audit, audit
+from dpstream.audit.promise import Promise
 from dpstream.audit.trials import EveryCoordinate, MakeRelease, one_changed_step
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
 from dpstream.mechanisms.base import Mechanism
@@ -85,7 +86,7 @@ class Row:
     budget: Budget
 
     def __str__(self) -> str:
-        return f"{self.subject.title} · {self.lane} · {self.kind}"
+        return " · ".join(filter(None, (self.subject.title, self.lane, self.kind)))
 
     @property
     def bound(self) -> float:
@@ -94,14 +95,14 @@ class Row:
 
     @property
     def possible(self) -> float:
-        """The part of the promised ρ (or, for Laplace noise, ε) that so many releases can show at best."""
+        """The part of the promise that so many releases can show at best."""
         mechanism = self.subject.mechanism
         L, R = mechanism.factors(self.subject.steps)
         if mechanism.noise == "laplace":
             # R moves the draws; what can be hidden in directions that L does not see is small change.
             return float(np.abs(R).sum(axis=0).max()) / mechanism.sensitivity()
         columns = np.linalg.lstsq(L, np.tri(self.subject.steps), rcond=None)[0]
-        return float((columns**2).sum(axis=0).max()) / mechanism.sensitivity() ** 2
+        return Promise(self.budget).part(float((columns**2).sum(axis=0).max()) / mechanism.sensitivity() ** 2)
 
     def make_release(self, keys: Iterator[bytes] | None = None) -> MakeRelease:
         """Build what is audited: `COORDINATES` trials an object, each under the next of `keys` or a fresh one."""

@@ -6,6 +6,7 @@ the ε of that μ at the budget's δ. A pure budget promises ε to every test.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,12 @@ from scipy.special import betaincinv, ndtr, ndtri
 from dpstream.audit.certificate import Certificate
 from dpstream.budget import ApproxDP, Budget, PureDP, _GaussianBudget, gaussian_epsilon
 
-__all__ = ["Promise"]
+__all__ = ["Promise", "predicted_bounds"]
+
+#: Of many thresholds, those that look best on pilot trials were lucky; this much doubt keeps to the well-measured ones.
+PESSIMISM = 0.99
+#: Stands for an infinite loss where an infinity would not do.
+ENDLESS = 99.0
 
 
 @dataclass(frozen=True)
@@ -62,11 +68,17 @@ class Promise:
     def at_rates(self, alpha: float, beta: float) -> float:
         """What error rates, if they were known exactly, would prove."""
         loss = float(self.strength(np.array([alpha]), np.array([beta]))[0])
-        if self.pure:
-            return loss
+        if loss >= ENDLESS or self.pure:
+            return loss if loss < ENDLESS else math.inf
         if isinstance(self.budget, ApproxDP):
             return gaussian_epsilon(loss, self.budget.delta) if loss > 0 else 0.0
         return loss**2 / 2
+
+    def part(self, of_price: float) -> float:
+        """What part of the promise is left if the squared distance μ² (for a pure budget: ε) is this part of the full one."""
+        if not isinstance(self.budget, ApproxDP):
+            return of_price
+        return gaussian_epsilon(self.budget.mu * of_price**0.5, self.budget.delta) / self.budget.epsilon
 
     def strength(self, alpha: NDArray[np.float64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
         """How much each pair of error rates proves: ε if pure, else μ. For choosing a threshold."""
@@ -75,7 +87,7 @@ class Promise:
                 found = np.maximum(np.log((1 - beta) / alpha), np.log((1 - alpha) / beta))
             else:
                 found = -ndtri(alpha) - ndtri(beta)
-        return np.where(alpha + beta < 1, np.nan_to_num(found, nan=0.0, posinf=99.0, neginf=0.0), 0.0)
+        return np.where(alpha + beta < 1, np.nan_to_num(found, nan=0.0, posinf=ENDLESS, neginf=0.0), 0.0)
 
     def least_errors(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
         """The promised trade-off curve: no test with this α has a β below."""
@@ -87,7 +99,7 @@ class Promise:
 
 def predicted_bounds(errors: NDArray[np.int64], seen: int, later: int, risk: float) -> NDArray[np.float64]:
     """The error-rate bound to expect of `later` trials, from the errors in `seen` ones, on the pessimistic side."""
-    rate = np.where(errors < seen, betaincinv(errors + 1, np.maximum(seen - errors, 1), 0.9), 1.0)
+    rate = np.where(errors < seen, betaincinv(errors + 1, np.maximum(seen - errors, 1), PESSIMISM), 1.0)
     expected = rate * later
     bound = betaincinv(expected + 1, np.maximum(later - expected, 1e-9), 1 - risk)
     return np.where(errors < seen, bound, 1.0)

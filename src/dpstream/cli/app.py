@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import dpstream
+from dpstream.cli.audit import audit
 from dpstream.cli.compare import compare
 
 app = typer.Typer(
@@ -16,6 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(compare)
+app.command()(audit)
 
 
 def _print_version(wanted: bool) -> None:

@@ -113,7 +113,9 @@ class Keystream:
         if not (block >= 0 and block + blocks < _BLOCKS):
             raise InvalidArgument("block", block, f"within 2^{_BLOCK_BITS}")
         if not (0 <= slot < 1 << _SLOT_BITS and 0 <= extension < 1 << _EXTENSION_BITS):
-            raise InvalidArgument("slot, extension", (slot, extension), f"within 2^{_SLOT_BITS} and 2^{_EXTENSION_BITS}")
+            raise InvalidArgument(
+                "slot, extension", (slot, extension), f"within 2^{_SLOT_BITS} and 2^{_EXTENSION_BITS}"
+            )
         cursors: dict[int, _Cursor] | None = getattr(self._local, "cursors", None)
         if cursors is None:
             cursors = self._local.cursors = {}

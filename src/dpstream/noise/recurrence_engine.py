@@ -23,6 +23,8 @@ __all__ = ["SLOW_GAP", "RecurrenceEngine"]
 #: Buffers that decay by less than this a step are kept in float64 by a float32 stream. A float32 buffer rounds each
 #: step to 2^-24 of itself, so its decay is then right to 2^-24 / 2^-12 in the worst case, and far better on average.
 SLOW_GAP = 2.0**-12
+#: Scalings are worked out for so many steps at a time.
+SCALES_AHEAD = 1024
 
 
 class RecurrenceEngine(Engine):
@@ -38,6 +40,7 @@ class RecurrenceEngine(Engine):
         wide_float32 = draws.dtype == np.float32
         self._slow = int((self._gaps < SLOW_GAP).sum()) if wide_float32 else 0
         self._by_rows = draws.narrow or draws.exact
+        self._scales_ahead: tuple[int, list[float], list[float]] = (0, [], [])
         self.reset()
 
     def reset(self) -> None:
@@ -92,8 +95,8 @@ class RecurrenceEngine(Engine):
             out[...] = self.rows(1)[0]
             return
         step, draws = self.t + 1, self.draws
-        entering = float(self.mechanism.input_scale(step, 1)[0]) * self.gain
-        leaving = float(self.mechanism.output_scale(step, 1)[0])
+        entering, leaving = self._scales(step)
+        entering *= self.gain
         slow, fast = self._state
         fused = kernel.recurrence_step_f32 if draws.dtype == np.float32 else kernel.recurrence_step_f64
 
@@ -107,3 +110,14 @@ class RecurrenceEngine(Engine):
 
         self.chunks.run(work)
         self.t = step
+
+    def _scales(self, step: int) -> tuple[float, float]:
+        """Both scalings of one step, worked out for many steps at a time."""
+        first, entering, leaving = self._scales_ahead
+        if not first <= step < first + len(entering):
+            count = min(SCALES_AHEAD, (self.mechanism.horizon or step + SCALES_AHEAD) - step + 1)
+            entering = self.mechanism.input_scale(step, count).tolist()
+            leaving = self.mechanism.output_scale(step, count).tolist()
+            first = step
+            self._scales_ahead = (first, entering, leaving)
+        return entering[step - first], leaving[step - first]

@@ -246,7 +246,7 @@ class NoiseStream:
             most = max(1, BLOCK_VALUES // self._coordinates)
             for low in range(ready, n, most):
                 high = min(low + most, n)
-                out[low:high] = self._narrow_rows(high - low)
+                self._narrow_rows(out[low:high])
             if n > ready:
                 self._forget_ahead()
         else:
@@ -313,7 +313,7 @@ class NoiseStream:
         stream._engine.restore(saved.base, saved.arrays)
         stream._forget_ahead()
         if stream._draws.narrow and saved.t > saved.base:
-            stream._narrow_rows(saved.t - saved.base)
+            stream._narrow_rows(np.empty((saved.t - saved.base, stream._coordinates), dtype=stream._dtype))
         stream._t = saved.t
         return stream
 
@@ -355,17 +355,17 @@ class NoiseStream:
         if self._mechanism.horizon is not None:
             count = min(count, self._mechanism.horizon - self._engine.t)
         self._ahead_base = (self._engine.t, [a.copy() for a in self._engine.arrays()])
-        self._ahead = self._narrow_rows(count)
+        self._ahead = self._narrow_rows(np.empty((count, self._coordinates), dtype=self._dtype))
         self._ahead_at = 0
 
-    def _narrow_rows(self, count: int) -> NDArray[Any]:
-        """The engine's next rows, scaled, in the stream's dtype."""
+    def _narrow_rows(self, out: NDArray[Any]) -> NDArray[Any]:
+        """Fill `out` with the engine's next rows, scaled, in the stream's dtype."""
         first = self._engine.t + 1
-        unit = self._engine.rows(count)
-        if not self._exact:
-            return (unit * self._scale).astype(self._dtype, copy=False)
-        out = np.empty((count, self._coordinates), dtype=np.int64)
-        self._round(unit, first, out)
+        unit = self._engine.rows(out.shape[0])
+        if self._exact:
+            self._round(unit, first, out)
+        else:
+            np.multiply(unit, self._scale, out=out, casting="same_kind")
         return out
 
     def _wide_step(self, noise: NDArray[Any]) -> None:

@@ -248,7 +248,7 @@ class Counter:
         if self.t == 0:
             raise NoReleaseYet
         h = half_width(self._terms.noise(self.t, self._scale), confidence)
-        last = self._last if self._terms.shape else self._sum + self._ahead[self._at - 1]
+        last = self._last_release()
         return last - h, last + h
 
     def describe(self) -> str:
@@ -373,17 +373,27 @@ class Counter:
     def _add_array(self, x: Any) -> NDArray[np.int64]:
         rows, clipped = self._checked_rows(_one_row(x, self._terms.shape))
         self._check_room(1)
-        out: NDArray[np.int64] = self._noise_from(self.t).step()
-        sums, row = self._sum, rows[0]
-        out += sums
-        out += row
-        last = out.copy()
+        row, sums = rows[0], self._sum
+        # The last release's own array becomes this one's: one array less while the noise is made.
+        release, self._last = self._last, None
+        if release is None:
+            release = np.empty(self._terms.shape, dtype=np.int64)
+        self._noise_from(self.t).step(release)
         # As in `add`: no call, and so no interrupt, from here to the last assignment.
         sums += row
-        self._last = last
+        release += sums
+        self._last = release
         self._clipped += clipped
         self._at += 1
-        return out
+        return np.array(release)
+
+    def _last_release(self) -> Any:
+        """The last release, made once more if an interrupt took it away."""
+        if not self._terms.shape:
+            return self._sum + self._ahead[self._at - 1]
+        if self._last is None:
+            self._last = self._noise_from(self.t - 1).step() + self._sum
+        return self._last
 
     def _extend_arrays(self, rows: NDArray[np.int64], clipped: int) -> NDArray[np.int64]:
         n = len(rows)

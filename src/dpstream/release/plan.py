@@ -30,8 +30,10 @@ from dpstream.mechanisms.recurrence import RecurrenceMechanism
 from dpstream.mechanisms.signed_digits import SignedDigits
 from dpstream.mechanisms.smooth import SmoothBinary
 from dpstream.mechanisms.square_root import SquareRoot
+from dpstream.mechanisms.stack import StackMechanism
 from dpstream.mechanisms.unbounded import Unbounded
 from dpstream.mechanisms.weighted import WeightedTree
+from dpstream.noise.draws import NARROW
 from dpstream.noise.stream import _check_shape
 from dpstream.participation import Participation
 from dpstream.release.terms import Lane, check_budget, check_participation, check_release_horizon
@@ -43,6 +45,8 @@ _OBJECTIVES = ("max", "mean", "speed", "uniform")
 
 #: Unless told otherwise a mechanism may keep this many vectors: enough for every tree and every recurrence.
 VECTORS = 64
+#: Nanoseconds of a step in Python.
+PURE_STEP = 10_000.0
 #: Streams without a horizon are ranked by their errors up to here.
 UNBOUNDED_STEPS = 2**16
 #: ... and tables of this many bytes, which all streams of one mechanism share.
@@ -224,7 +228,7 @@ def plan(
         rows.append(_row(mechanism, horizon, budget, math.prod(checked), lane, participation, room))
     if not rows:
         raise NothingFits(wanted=f"horizon={horizon}, {budget!r}, objective={objective!r}", reasons=left_out)
-    rows.sort(key=lambda row: (not row.fits, _error(row, objective), row.nanoseconds))
+    rows.sort(key=lambda row: (not row.fits, _error(row, objective), row.nanoseconds, row.max_stddev))
     return Plan(horizon, budget, checked, lane, objective, participation, tuple(rows), left_out)
 
 
@@ -324,7 +328,7 @@ def _row(
     # Exact recurrences keep their buffers in double-double.
     if isinstance(mechanism, RecurrenceMechanism) and lane == "exact":
         vectors *= 2
-    number = 8 if lane == "exact" or coordinates < 64 else 4
+    number = 8 if lane == "exact" or coordinates < NARROW else 4
     tables = _table_bytes(mechanism)
     held = vectors * coordinates * number + tables
     return PlanRow(
@@ -349,18 +353,23 @@ def _table_bytes(mechanism: Mechanism) -> int:
 
 
 def _nanoseconds(mechanism: Mechanism, steps: int, coordinates: int, lane: Lane) -> float:
-    """The predicted time of one step's noise. Per coordinate: every draw, every vector moved, and the rounding."""
-    draw, vector, rounding = (8.0, 1.5, 2.0) if lane == "exact" else (1.2, 0.5, 0.0)
+    """The predicted time of one step's noise: for each coordinate its draws, what is kept of them, and the rounding."""
+    draw, stack, buffer, octave, rounding = (
+        (6.0, 0.6, 5.0, 0.18, 1.2) if lane == "exact" else (1.5, 0.5, 0.26, 0.03, 0.0)
+    )
     if isinstance(mechanism, RecurrenceMechanism):
-        moved = float(mechanism.memory) * (4.0 if lane == "exact" else 1.5)
+        kept = buffer * mechanism.memory
     elif isinstance(mechanism, ConvolutionMechanism):
-        moved = 3.0 * max(1.0, math.log2(steps)) ** 2  # blocks of doubling length, each by FFT
+        kept = octave * max(1.0, math.log2(steps)) ** 2  # blocks of doubling length, each by FFT
     elif isinstance(mechanism, Optimal):
-        moved = steps / 2
+        kept = stack * steps / 2
     else:
-        moved = 2.0
-    each = draw * mechanism.draws_per_step.average + vector * moved + rounding
-    return each * coordinates
+        kept = stack
+    total = (draw * mechanism.draws_per_step.average + kept + rounding) * coordinates
+    # Trees that push several nodes a step have no compiled loop over steps.
+    if coordinates < NARROW and isinstance(mechanism, StackMechanism) and mechanism.moves(1, 1) is None:
+        total += PURE_STEP
+    return total
 
 
 def _error(row: PlanRow, objective: Objective) -> float:

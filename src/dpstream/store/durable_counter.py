@@ -55,7 +55,7 @@ class DurableCounter(DurableRelease[Counter]):
             return _one_row(x, self.shape)
         whole = _whole(x)
         # A number beyond 64 bits would not be a whole number to NumPy; whatever is out of bound is refused, or clipped.
-        return np.array([min(max(whole, -(2**62)), 2**62)])
+        return np.array([min(max(whole, 1 - 2**63), 2**63 - 1)])
 
 
 def no_counts(shape: tuple[int, ...]) -> bytes:

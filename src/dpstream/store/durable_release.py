@@ -8,7 +8,6 @@ it holds in memory and reads the stream again from the file, so that memory and 
 
 from __future__ import annotations
 
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -18,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpstream.budget import Budget
 from dpstream.errors import (
-    ForkedStream,
     InvalidArgument,
     LeaseLost,
     PositionConflict,
@@ -31,13 +29,12 @@ from dpstream.errors import (
 from dpstream.mechanisms.base import Mechanism, check_whole
 from dpstream.noise import stream as noise_stream
 from dpstream.noise.stream import NoiseStream
-from dpstream.store.database import Database
+from dpstream.store.home import Home
 from dpstream.store.releases import read_batches
-from dpstream.store.sealing import INPUT_BYTES, StoreSeals
+from dpstream.store.sealing import INPUT_BYTES
 from dpstream.store.stream_row import Lease, StreamRow, read
-from dpstream.store.witness import Witness
 
-__all__ = ["DurableRelease", "Home"]
+__all__ = ["DurableRelease"]
 
 #: A recurrence that is reopened makes up to this many noise values again; its state is saved that often.
 REPLAYED_VALUES = 1 << 14
@@ -68,23 +65,6 @@ class Live(Protocol):
     def describe(self) -> str: ...
     def add(self, x: Any) -> Any: ...
     def extend(self, xs: ArrayLike) -> NDArray[Any]: ...
-
-
-class Home:
-    """Where a stream lives: the open files of a store, and the lock of its threads."""
-
-    def __init__(self, database: Database, witness: Witness, seals: StoreSeals) -> None:
-        self.database, self.witness, self.seals = database, witness, seals
-        self.lock = threading.RLock()
-        self.closed = False
-        self.forks = noise_stream._forks
-
-    def check(self, what: str) -> None:
-        """Refuse in a forked child, and after close."""
-        if self.forks != noise_stream._forks:
-            raise ForkedStream
-        if self.closed:
-            raise StoreClosed(what=what)
 
 
 L = TypeVar("L", bound=Live)
@@ -234,6 +214,7 @@ class DurableRelease(ABC, Generic[L]):
     def _extend(self, release: L, xs: ArrayLike, first_position: int | None) -> NDArray[Any]:
         """The releases of these inputs: recorded ones for old positions, new ones for the rest."""
         row = self._lease.row
+        xs = self._as_array(xs)
         recorded, digests = None, None
         start = row.first_position
         if first_position is None and start is not None:
@@ -246,7 +227,7 @@ class DurableRelease(ABC, Generic[L]):
                 recorded = self._recorded(row, rows[:old], first_position)
                 if old == len(rows):
                     return recorded
-                xs = np.asarray(xs)[old:]
+                xs = xs[old:]
             digests = self._seals.input_digests(row.t + 1, rows[old:])
         try:
             values = release.extend(xs)
@@ -286,9 +267,7 @@ class DurableRelease(ABC, Generic[L]):
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
-    def _commit(
-        self, release: L, values: bytes, count: int, digests: bytes | None, first_position: int | None
-    ) -> None:
+    def _commit(self, release: L, values: bytes, count: int, digests: bytes | None, first_position: int | None) -> None:
         """Put steps that were just computed on the disk; forget them if that fails."""
         lease = self._lease
         row = lease.row
@@ -384,6 +363,10 @@ class DurableRelease(ABC, Generic[L]):
     @abstractmethod
     def _checked_rows(self, release: L, xs: ArrayLike) -> NDArray[Any]:
         """Many steps' inputs, checked; as they will be counted."""
+
+    def _as_array(self, xs: ArrayLike) -> NDArray[Any]:
+        """Many steps' inputs as an array, unchecked."""
+        return np.asarray(xs)
 
     @abstractmethod
     def _one_row(self, release: L, x: Any) -> Any:

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpstream.errors import InputShapeError
 from dpstream.release.running_sum import RunningSum
-from dpstream.store.durable_release import DurableRelease, Home
+from dpstream.store.durable_release import DurableRelease
+from dpstream.store.home import Home
 from dpstream.store.resumed_noise import resumed_noise
 from dpstream.store.stream_row import Lease
 
@@ -69,6 +70,13 @@ class DurableSum(DurableRelease[RunningSum]):
             raise InputShapeError(given=given.shape, allowed=str(("n", *self.shape)).replace("'", ""))
         rows = [release._checked(release._as_input(row, self.shape))[0] for row in given]
         return np.array(rows, dtype=release.dtype).reshape(len(rows), *self.shape)
+
+    def _as_array(self, xs: ArrayLike) -> NDArray[Any]:
+        given = np.asarray(xs)
+        if isinstance(xs, np.ndarray) or given.dtype.kind not in "fiub":
+            return given
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
+            return given.astype(self.dtype)  # lists of Python floats arrive as float64
 
     def _one_row(self, release: RunningSum, x: Any) -> Any:
         return release._as_input(x, self.shape).reshape(1, *self.shape)

@@ -15,12 +15,12 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
-from typing import Any
 
 from dpstream.noise.keystream import derive_key
 
@@ -66,7 +66,9 @@ class StoreSeals:
 
     def stream(self, tag: bytes) -> Seals:
         """What seals the rows of one stream."""
-        return Seals(tag, sums=self._derive("store sums", stream=tag.hex()), rows=self._derive("rows", stream=tag.hex()))
+        return Seals(
+            tag, sums=self._derive("store sums", stream=tag.hex()), rows=self._derive("rows", stream=tag.hex())
+        )
 
 
 class Seals:

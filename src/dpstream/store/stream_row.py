@@ -129,11 +129,11 @@ class Lease:
             raise LeaseLost(name=row.name)
 
 
-def lock(witness: Witness, seals: StoreSeals, row: StreamRow) -> tuple[int, Record]:
+def lock(witness: Witness, seals: StoreSeals, row: StreamRow, *, even_if_old: bool = False) -> tuple[int, Record]:
     """Inside a transaction: the stream's slot in the witness, locked for this writer, and what stands in it."""
     found = witness.find(seals.name_digest(row.name))
     if found is None:
-        if row.generation > 0:
+        if row.generation > 0 and not even_if_old:
             raise StoreOutdated(
                 name=row.name, found=f"was opened {row.generation} times", known="its witness has never heard of it"
             )

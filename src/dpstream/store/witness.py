@@ -198,9 +198,7 @@ class Witness:
             if hasattr(fcntl, "F_OFD_SETLK"):
                 # Locks of the open file, not of the process: closing another descriptor does not drop them, and two
                 # objects in one process see each other.
-                fcntl.fcntl(
-                    self._descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, slot * SLOT, SLOT, 0)
-                )
+                fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, slot * SLOT, SLOT, 0))
             else:  # macOS: locks of the process
                 how = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
                 fcntl.lockf(self._descriptor, how, SLOT, slot * SLOT)

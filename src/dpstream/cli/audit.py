@@ -1,0 +1,138 @@
+"""`dpstream audit`: try to break the guarantee, and say how far that got."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from dpstream.audit.audit import Audit
+from dpstream.audit.catalogue import LANES, SUBJECTS, LaneName, Row, rows
+from dpstream.audit.plot import plot_trade_off
+from dpstream.audit.promise import Promise
+from dpstream.audit.timing import time_counter
+from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
+from dpstream.errors import DpstreamError, InvalidArgument
+
+COLOURS = {"kept": "green", "violated": "bold red", "wasteful": "yellow", "unclear": "yellow"}
+
+
+def audit(
+    mechanism: Annotated[str, typer.Option(help="Which mechanism; its name in the table of --all.")] = "SmoothBinary",
+    lane: Annotated[str, typer.Option(help="exact (Counter), float32 or float64 (RunningSum).")] = "exact",
+    rho: Annotated[float | None, typer.Option(help="A zCDP budget; 0.5 if no budget is given.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="A pure budget, or with --delta an (ε, δ) one.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The δ of an (ε, δ) budget.")] = None,
+    steps: Annotated[int | None, typer.Option(help="How many releases; a few if left out.")] = None,
+    trials: Annotated[int, typer.Option(help="How often each of the two streams is run.")] = 400_000,
+    confidence: Annotated[float, typer.Option(help="The chance, at least, that a bound holds.")] = 1 - 1e-6,
+    plot: Annotated[Path | None, typer.Option(help="Save the trade-off curve as a picture (extra: plot).")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Audit every mechanism in every lane under every kind of budget.")
+    ] = False,
+) -> None:
+    """Run real releases on neighbouring streams and certify how much of the promised budget they give away.
+
+    Exit status 1 if more leaks than was promised.
+
+    Example: dpstream audit --mechanism SmoothBinary --rho 0.5 --trials 20000
+    """
+    try:
+        chosen = rows() if everything else [_row(mechanism, lane, _budget(rho, epsilon, delta), steps)]
+        found = _audit_all(chosen, trials, confidence)
+        if plot is not None:
+            for row, result in zip(chosen, found, strict=True):
+                plot_trade_off(result, _path(plot, row, several=everything), f"{row}: {result.verdict}")
+    except DpstreamError as error:
+        Console(stderr=True).print(f"[red]dpstream audit: {error}")
+        raise typer.Exit(2) from None
+    console = Console()
+    if everything:
+        console.print(_table(chosen, found))
+        console.print(_summary(found, confidence))
+        console.print(str(time_counter(zcdp(0.5))))
+    else:
+        console.print(f"[{COLOURS[found[0].verdict]}]{found[0]}")
+    if any(result.verdict == "violated" for result in found):
+        raise typer.Exit(1)
+
+
+def _budget(rho: float | None, epsilon: float | None, delta: float | None) -> Budget:
+    if epsilon is None and delta is None:
+        return zcdp(0.5 if rho is None else rho)
+    if epsilon is None or rho is not None:
+        raise InvalidArgument("budget", (rho, epsilon, delta), "--rho, or --epsilon, or --epsilon and --delta")
+    return pure_dp(epsilon) if delta is None else approx_dp(epsilon, delta)
+
+
+def _row(title: str, lane: str, budget: Budget, steps: int | None) -> Row:
+    lanes: dict[str, LaneName] = {name: name for name in LANES}
+    if lane not in lanes:
+        raise InvalidArgument("lane", lane, f"one of {', '.join(LANES)}")
+    for subject in SUBJECTS:
+        if subject.title == title and subject.mechanism.noise == budget.noise:
+            return Row(subject if steps is None else replace(subject, steps=steps), lanes[lane], "", budget)
+    titles = [subject.title for subject in SUBJECTS if subject.mechanism.noise == budget.noise]
+    raise InvalidArgument("mechanism", title, f"one of {'; '.join(titles)} for {budget!r}")
+
+
+def _audit_all(chosen: list[Row], trials: int, confidence: float) -> list[Audit]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn())
+    found = []
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("auditing", total=len(chosen))
+        for i, row in enumerate(chosen):
+            progress.update(task, description=str(row) if len(chosen) > 1 else "auditing")
+            result = row.audit(
+                trials, confidence, report=lambda part, i=i: progress.update(task, completed=i + part)  # type: ignore[misc]
+            )
+            found.append(result)
+    return found
+
+
+def _path(plot: Path, row: Row, *, several: bool) -> Path:
+    """One picture, or one a row beside it."""
+    if not several:
+        return plot
+    name = "".join(c if c.isalnum() else "-" for c in str(row))
+    return plot.with_name(f"{plot.stem}-{name}{plot.suffix}")
+
+
+def _table(chosen: list[Row], found: list[Audit]) -> Table:
+    table = Table(title="Certified lower bounds on what leaks", title_justify="left", title_style="bold")
+    table.add_column("mechanism", no_wrap=True)
+    table.add_column("lane")
+    table.add_column("budget", no_wrap=True)
+    for heading in ("steps", "promised", "measured ≥", "ratio", "possible"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict")
+    for row, result in zip(chosen, found, strict=True):
+        name = Promise(row.budget).name
+        table.add_row(
+            row.subject.title,
+            row.lane,
+            row.kind,
+            str(row.subject.steps),
+            f"{name} = {result.promised:.4g}",
+            f"{result.measured:.4f}",
+            f"{100 * result.ratio:.1f} %",
+            f"{100 * row.possible:.1f} %",
+            f"[{COLOURS[result.verdict]}]{result.verdict}",
+        )
+    return table
+
+
+def _summary(found: list[Audit], confidence: float) -> str:
+    violated = sum(result.verdict == "violated" for result in found)
+    wasteful = sum(result.verdict == "wasteful" for result in found)
+    least = min(result.ratio for result in found)
+    return (
+        f"{len(found)} audits: {violated} violated, {wasteful} wasteful; the least certified part of a promise is"
+        f" {100 * least:.1f} %. Each bound is wrong with a chance of at most {1 - confidence:.2g}. `possible`: what so many"
+        " releases can show at best of a promise that may cover more of them."
+    )

@@ -1,0 +1,457 @@
+"""Store: counters and sums that survive anything, in one SQLite file with a key and a witness beside it.
+
+The rule: for every stream and step there is at most one released value, ever; every accepted input is counted once;
+nothing accepted is lost. docs/store.md has the files, the order of writes, and what can and cannot be known.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import unicodedata
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar, overload
+
+from numpy.typing import DTypeLike
+
+from dpstream.budget import Budget
+from dpstream.errors import (
+    BudgetLimitExceeded,
+    DpstreamError,
+    InvalidArgument,
+    StoreBusy,
+    StoreDamaged,
+    StoreLost,
+    StoreMismatch,
+    StreamUnknown,
+    WrongMasterKey,
+)
+from dpstream.mechanisms.base import Mechanism, check_whole
+from dpstream.participation import Participation
+from dpstream.release.counter import Counter
+from dpstream.release.running_sum import RunningSum
+from dpstream.release.terms import Neighbours, check_budget
+from dpstream.store import stream_row
+from dpstream.store.composition import Spent, budget_as_json, budget_from_json, compose
+from dpstream.store.database import Database, check_file, create_file, unwritten
+from dpstream.store.durable_counter import DurableCounter, no_counts
+from dpstream.store.durable_release import DurableRelease
+from dpstream.store.durable_sum import DurableSum, no_sums
+from dpstream.store.home import Home
+from dpstream.store.master_key import KeySource, find_key
+from dpstream.store.process import this_process
+from dpstream.store.releases import Release, read_batches
+from dpstream.store.sealing import StoreSeals
+from dpstream.store.stream_row import Lease, StreamRow
+from dpstream.store.witness import Record, Witness, witness_path
+
+__all__ = ["Store", "StreamInfo"]
+
+NAME_LIMIT = 200
+
+W = TypeVar("W", bound=DurableRelease[Any])
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """A stream as `Store.streams` lists it."""
+
+    name: str
+    kind: Literal["counter", "running sum"]
+    t: int
+    horizon: int | None
+    budget: Budget
+    position: int | None
+    retired: bool
+
+
+class Store:
+    """A file of counters and sums that can be stopped, killed, restarted and copied without harm.
+
+    Parameters
+    ----------
+    path
+        The database. It is created if it is not there, and so are `<path>.key` and `<path>.witness` beside it.
+    master_key
+        32 bytes, or a function that returns them. None: the environment variable DPSTREAM_MASTER_KEY (64 hexadecimal
+        digits) if it is set, or else the key file.
+    limit
+        A budget that all streams of the store together may not exceed; a new stream that would is refused.
+    adopt
+        Say that this is a copy, or was moved to another disk, and that **the original will never be used again**.
+
+    Guarantee
+    ---------
+    Each stream keeps its own budget, over all processes that ever write it; `spent` composes them. Assumed: what
+    docs/store.md says about disks, keys and copies.
+
+    Examples
+    --------
+    >>> import tempfile, dpstream as dp
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with dp.Store(folder.name + "/counts.db") as store:
+    ...     visits = store.counter("visits", horizon=3650, budget=dp.zcdp(rho=0.5))
+    ...     first = visits.add(1, position=0)
+    >>> with dp.Store(folder.name + "/counts.db") as store:      # another day, another process
+    ...     visits = store.counter("visits", horizon=3650, budget=dp.zcdp(rho=0.5))
+    ...     again = visits.add(1, position=0)                    # a retry: recorded, not counted again
+    ...     visits.t, again == first
+    (1, True)
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        master_key: KeySource = None,
+        limit: Budget | None = None,
+        adopt: bool = False,
+    ) -> None:
+        self.path = _check_path(path)
+        self._limit = None if limit is None else check_budget(limit)
+        self._home = _open_home(self.path, master_key, adopt=adopt)
+        self._writers: weakref.WeakValueDictionary[str, DurableRelease[Any]] = weakref.WeakValueDictionary()
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r}, key=<hidden>)"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a Store is bound to this process and cannot be pickled; open the path again")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back every stream and close the files. What was released stays."""
+        with self._home.lock:
+            for writer in list(self._writers.values()):
+                writer.close()
+            self._home.close()
+
+    # -- streams ------------------------------------------------------------------------------------------------------
+
+    def counter(
+        self,
+        name: str,
+        horizon: int | None,
+        budget: Budget,
+        *,
+        shape: int | Sequence[int] = (),
+        bound: int = 1,
+        largest: int | None = None,
+        mechanism: Mechanism | str = "auto",
+        participation: Participation | None = None,
+        neighbours: Neighbours = "add-remove",
+        clip: bool = False,
+    ) -> DurableCounter:
+        """Create or reopen a counter; the settings are those of `dpstream.Counter`.
+
+        Raises
+        ------
+        StoreMismatch
+            If the stream exists with another setting.
+        StoreBusy
+            If it is being written.
+        StoreOutdated
+            If the file is older than what was released.
+        StreamRetired
+            If the stream was ended.
+        BudgetLimitExceeded
+            If it is new and the store's limit has no room for it.
+        """
+        settled = Counter(
+            horizon,
+            budget,
+            shape=shape,
+            bound=bound,
+            largest=largest,
+            mechanism=mechanism,
+            participation=participation,
+            neighbours=neighbours,
+            clip=clip,
+        )
+        settings = _settings(settled) | {"largest": settled._largest}
+        return self._opened(
+            name, settings, no_counts(settled.shape), lambda lease: DurableCounter(self._home, lease, settled)
+        )
+
+    def running_sum(
+        self,
+        name: str,
+        horizon: int | None,
+        budget: Budget,
+        shape: int | Sequence[int],
+        *,
+        bound: float = 1.0,
+        dtype: DTypeLike = "float32",
+        mechanism: Mechanism | str = "auto",
+        participation: Participation | None = None,
+        clip: bool = False,
+        threads: int | None = None,
+    ) -> DurableSum:
+        """Create or reopen a running sum; the settings are those of `dpstream.RunningSum`, the errors of `counter`."""
+        settled = RunningSum(
+            horizon,
+            budget,
+            shape,
+            bound=bound,
+            dtype=dtype,
+            mechanism=mechanism,
+            participation=participation,
+            clip=clip,
+            threads=threads,
+        )
+        return self._opened(
+            name,
+            _settings(settled),
+            no_sums(settled.shape, settled.dtype.name),
+            lambda lease: DurableSum(self._home, lease, settled, threads),
+        )
+
+    def _opened(self, name: str, settings: dict[str, Any], nothing: bytes, make: Callable[[Lease], W]) -> W:
+        name = _check_name(name)
+        home = self._home
+
+        def open_row(connection: sqlite3.Connection) -> StreamRow:
+            row = stream_row.read(home.database, home.seals, name)
+            if row is not None:
+                _check_settings(name, row.settings, settings, str(self.path))
+                return row
+            self._check_limit(name, settings)
+            return stream_row.create(connection, home.seals, name, json.dumps(settings, sort_keys=True), nothing)
+
+        with home.lock:
+            home.check("the store")
+            self._check_not_ours(name)
+            lease = stream_row.lease(home.database, home.witness, home.seals, open_row)
+            try:
+                writer = make(lease)
+            except BaseException:
+                home.witness.unlock(lease.slot)
+                raise
+            self._writers[name] = writer
+            return writer
+
+    def retire(self, name: str) -> None:
+        """End a stream for good, also one that may not go on because its file is old. Its releases stay."""
+        name = _check_name(name)
+        home = self._home
+        with home.lock:
+            home.check("the store")
+            self._check_not_ours(name)
+            slot = None
+            try:
+                with home.database.atomic() as connection:
+                    row = self._row(name)
+                    slot, record = stream_row.lock(home.witness, home.seals, row, even_if_old=True)
+                    sums = row.sums(home.seals.stream(row.tag), home.database)
+                    sealed = home.seals.stream(row.tag).seal_sums(sums, (row.t, row.first_position, 1))
+                    connection.execute("UPDATE streams SET retired = 1, sealed = ? WHERE id = ?", (sealed, row.id))
+                generation = max(record.generation, row.generation)
+                home.witness.write(
+                    slot, Record(record.name_digest, row.tag, generation, max(record.last, row.t), retired=True)
+                )
+            finally:
+                if slot is not None:
+                    home.witness.unlock(slot)
+
+    def streams(self) -> list[StreamInfo]:
+        """Every stream, oldest first."""
+        with self._home.lock:
+            self._home.check("the store")
+            return [self._info(row) for row in stream_row.read_all(self._home.database, self._home.seals)]
+
+    def _info(self, row: StreamRow) -> StreamInfo:
+        settings = row.settings
+        return StreamInfo(
+            row.name,
+            "counter" if settings["lane"] == "exact" else "running sum",
+            row.t,
+            settings["horizon"],
+            budget_from_json(settings["budget"], str(self.path)),
+            None if row.first_position is None or row.t == 0 else row.first_position + row.t - 1,
+            bool(row.retired),
+        )
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @overload
+    def releases(self, name: str, since: int = 0, *, frame: Literal[False] = False) -> list[Release]: ...
+    @overload
+    def releases(self, name: str, since: int = 0, *, frame: Literal[True]) -> Any: ...
+    def releases(self, name: str, since: int = 0, *, frame: bool = False) -> Any:
+        """The releases after step `since`, as rows or, with frame=True, as a Polars data frame.
+
+        Never waits for a writer, and never makes one wait.
+        """
+        name, since = _check_name(name), check_whole("since", since, least=0)
+        home = self._home
+        with home.lock:
+            home.check("the store")
+            row = self._row(name)
+            batches = list(read_batches(home.database, row, home.seals.stream(row.tag), since + 1, row.t))
+        before = None if row.first_position is None else row.first_position - 1
+        rows = [
+            Release(step, None if before is None else before + step, value)
+            for batch in batches
+            for step, value in enumerate(
+                batch.values if row.settings["shape"] else batch.values.tolist(), start=batch.first
+            )
+        ]
+        return _polars(rows) if frame else rows
+
+    def spent(self) -> Spent:
+        """The budgets of all streams of this file, composed; retired ones too."""
+        return compose(info.budget for info in self.streams())
+
+    def check(self) -> None:
+        """Read everything and hold it against its seals; raises StoreDamaged if anything is not as it was written."""
+        home = self._home
+        with home.lock:
+            home.check("the store")
+            (found,) = home.database.rows("PRAGMA integrity_check(1)")[0]
+            if found != "ok":
+                raise StoreDamaged(path=str(self.path), what=f"SQLite says: {found}")
+            home.witness.check()
+            for row in stream_row.read_all(home.database, home.seals):
+                for _ in read_batches(home.database, row, home.seals.stream(row.tag), 1, row.t):
+                    pass
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _row(self, name: str) -> StreamRow:
+        row = stream_row.read(self._home.database, self._home.seals, name)
+        if row is None:
+            raise StreamUnknown(name=name)
+        return row
+
+    def _check_not_ours(self, name: str) -> None:
+        """Locks keep other objects out, but not two writers of one."""
+        writer = self._writers.get(name)
+        if writer is not None and writer._open:
+            process = this_process()
+            raise StoreBusy(name=name, pid=process.pid, started=process.started)
+
+    def _check_limit(self, name: str, settings: dict[str, Any]) -> None:
+        if self._limit is None:
+            return
+        asked = budget_from_json(settings["budget"], str(self.path))
+        present = [info.budget for info in self.streams()]
+        if not compose([*present, asked]).within(self._limit):
+            raise BudgetLimitExceeded(name=name, limit=self._limit, spent=compose(present), asked=asked)
+
+
+def _settings(settled: Counter | RunningSum) -> dict[str, Any]:
+    """Everything that must be the same when a stream is opened again, as JSON has it."""
+    terms = settled._terms
+    return {
+        "lane": terms.lane,
+        "horizon": terms.horizon,
+        "budget": budget_as_json(terms.budget),
+        "shape": list(terms.shape),
+        "bound": terms.bound,
+        "mechanism": repr(terms.mechanism),
+        "participation": {"times": terms.participation.times, "separation": terms.participation.separation},
+        "neighbours": terms.neighbours,
+        "clip": settled._clip,
+        "dtype": terms.dtype,
+        "scale": settled._scale,
+    }
+
+
+def _check_settings(name: str, stored: dict[str, Any], given: dict[str, Any], path: str) -> None:
+    if set(stored) - set(given) and stored["lane"] == given["lane"]:
+        raise StoreDamaged(path=path, what=f"stream {name!r} has settings that this dpstream does not know")
+    for setting, value in given.items():
+        kept = stored.get(setting)
+        if kept != value:
+            if setting == "budget":
+                kept, value = (budget_from_json(v, path) for v in (kept, value))  # type: ignore[arg-type]
+            elif setting == "participation":
+                kept, value = Participation(**kept), Participation(**value)  # type: ignore[arg-type]
+            elif setting == "lane":
+                setting, (kept, value) = "kind", ("counter" if v == "exact" else "running sum" for v in (kept, value))
+            raise StoreMismatch(name=name, setting=setting, stored=kept, given=value)
+
+
+# -- opening the files ------------------------------------------------------------------------------------------------
+
+
+def _open_home(path: Path, source: KeySource, *, adopt: bool) -> Home:
+    """The files of the store at `path`, made if there are none.
+
+    They are made in the order key, witness, database. Whichever of them a crash leaves behind is taken up again.
+    """
+    beside = witness_path(path)
+    exists = check_file(path)
+    known = Witness.store_id(beside)
+    if exists and known is None:
+        raise StoreLost(missing=str(beside), present=str(path))
+    if not exists and known is not None and beside.stat().st_size > 64:
+        raise StoreLost(missing=str(path), present=str(beside))
+    master = find_key(source, path, create=known is None)
+    if not exists:
+        store = known or os.urandom(16)
+        if known is None:
+            Witness.create(beside, StoreSeals(master, store).witness_key, store)
+            store = Witness.store_id(beside) or store
+        create_file(path, {"store": store, "check": StoreSeals(master, store).check()})
+    database = Database(path)
+    try:
+        about = dict(database.rows("SELECT name, value FROM about"))
+        store = about.get("store", b"")
+        if not isinstance(store, bytes) or StoreSeals(master, store).check() != about.get("check"):
+            raise WrongMasterKey(path=str(path))
+        seals = StoreSeals(master, store)
+        try:
+            witness = Witness(beside, seals.witness_key, store, adopt=adopt)
+        except OSError as error:
+            raise unwritten(error, beside) from error
+    except BaseException:
+        database.connection.close()
+        raise
+    return Home(database, witness, seals)
+
+
+# -- the door ---------------------------------------------------------------------------------------------------------
+
+
+def _check_path(path: object) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgument("path", path, "a path")
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InvalidArgument("path", path, "a path: text without NUL")
+    return Path(text).absolute()
+
+
+def _check_name(name: object) -> str:
+    """A stream's name: text of 1 to 200 printable characters; slashes are as good as any."""
+    if not isinstance(name, str) or not 1 <= len(name) <= NAME_LIMIT:
+        shown = name if not isinstance(name, str) or len(name) <= NAME_LIMIT else f"{len(name)} characters"
+        raise InvalidArgument("name", shown, f"text of 1 to {NAME_LIMIT} characters")
+    if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
+        raise InvalidArgument("name", name, "text without control characters (NUL, newline, ...)")
+    return name
+
+
+def _polars(rows: list[Release]) -> Any:
+    try:
+        import polars
+    except ImportError:
+        raise DpstreamError("frame=True needs Polars: pip install polars; without it, releases() gives rows") from None
+    return polars.DataFrame(
+        {
+            "step": [row.step for row in rows],
+            "position": [row.position for row in rows],
+            "value": [row.value for row in rows],
+        }
+    )

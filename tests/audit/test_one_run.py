@@ -1,0 +1,63 @@
+"""One run with many canaries: sound releases pass, broken ones are caught. False alarms: 1e-7 a test."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpstream import Counter, NoiseStream, pure_dp, zcdp
+from dpstream.audit.one_run import _chance, canary_scores, one_run_audit, plant
+from dpstream.errors import InvalidArgument
+from dpstream.mechanisms import Binary
+from dpstream.testing import fixed_key
+
+CONFIDENCE = 1 - 1e-7
+
+
+def run_once(budget, factor=1.0, mechanism=None, width=4000, steps=4):
+    """A histogram with a canary in the first step of every category, and traffic of its own."""
+    mechanism = Binary(steps, noise=budget.noise) if mechanism is None else mechanism
+    canaries = plant(steps, width=width, every=steps, bound=8, rng=np.random.default_rng(1))
+    traffic = np.random.default_rng(2).integers(0, 3, (steps, width))
+    counter = Counter(
+        steps, budget, shape=(width,), bound=8, largest=10**6, mechanism=mechanism, key=fixed_key("one run")
+    )
+    scale = counter._terms.scale
+    if factor != 1.0:
+        counter._stream = NoiseStream(mechanism, scale * factor, (width,), dtype="int64", key=fixed_key("broken run"))
+    releases = counter.extend(traffic + canaries.inputs)
+    return one_run_audit(canary_scores(releases, canaries, mechanism, scale, traffic), canaries, budget, None, CONFIDENCE)
+
+
+@pytest.mark.parametrize("budget", [zcdp(0.5), zcdp(4.0), pure_dp(1.0)])
+def test_a_sound_counter_passes_and_something_is_seen(budget):
+    found = run_once(budget)
+    assert not found.violated
+    assert found.measured > 0.05
+    assert str(found).startswith("Not violated")
+
+
+@pytest.mark.parametrize(("budget", "factor"), [(zcdp(0.5), 0.3), (pure_dp(1.0), 0.25)])
+def test_too_little_noise_is_caught(budget, factor):
+    found = run_once(budget, factor)
+    assert found.violated
+    assert str(found).startswith("VIOLATED")
+
+
+def test_canaries_in_one_stream_of_numbers():
+    canaries = plant(600, every=3, bound=8, rng=np.random.default_rng(1))
+    mechanism, budget = Binary(600), zcdp(8.0)
+    counter = Counter(600, budget, bound=8, mechanism=mechanism, key=fixed_key("one stream"))
+    scores = canary_scores(counter.extend(canaries.inputs), canaries, mechanism, counter._terms.scale)
+    found = one_run_audit(scores, canaries, budget, 60, CONFIDENCE)
+    assert not found.violated
+    assert stats.binomtest(found.right, found.guesses, 0.5, "greater").pvalue < 1e-3
+
+
+def test_the_chance_is_that_of_coins_without_privacy_loss():
+    assert _chance(100, 50, 40, 0.0, 0.0) == pytest.approx(stats.binom.sf(39, 50, 0.5))
+    assert _chance(100, 50, 40, 0.0, 1e-6) > _chance(100, 50, 40, 0.0, 0.0)
+
+
+def test_more_guesses_than_canaries_are_refused():
+    with pytest.raises(InvalidArgument, match="guesses"):
+        one_run_audit(np.zeros(4), plant(4, rng=np.random.default_rng(1)), zcdp(0.5), 5)

@@ -1,0 +1,22 @@
+"""The time of a call tells nothing of its noise."""
+
+import numpy as np
+
+from dpstream import zcdp
+from dpstream.audit.timing import rank_correlation, time_counter
+from dpstream.testing import fixed_key
+
+
+def test_time_and_noise_are_not_correlated():
+    """By chance alone |correlation| > 0.1 in 20,000 calls is one of 14 standard deviations."""
+    found = time_counter(zcdp(0.5), 20_000, key=fixed_key("timing"))
+    assert abs(found.correlation) < 0.1
+    assert abs(found.correlation) < found.bound < abs(found.correlation) + 0.05
+    assert "20,000 calls" in str(found)
+
+
+def test_a_correlation_would_be_seen():
+    rng = np.random.default_rng(5)
+    noise = np.abs(rng.normal(size=20_000))
+    assert rank_correlation(noise, 100 + rng.exponential(5, 20_000) + 2 * noise) > 0.1
+    assert rank_correlation(noise, np.ones(20_000)) == 0.0

@@ -1,0 +1,224 @@
+import sys
+import threading
+import types
+
+import numpy as np
+import pytest
+
+import dpstream as dp
+from dpstream.errors import (
+    BudgetLimitExceeded,
+    DpstreamError,
+    StoreBusy,
+    StoreClosed,
+    StoreMismatch,
+    StreamRetired,
+    StreamUnknown,
+)
+from dpstream.mechanisms import Binary, SmoothBinary
+
+from .conftest import BUDGET, TREE, everything, visits
+
+
+def test_a_stream_goes_on_where_it_stood(path):
+    with dp.Store(path) as store:
+        counter = visits(store)
+        first = [counter.add(x) for x in (1, 2, -1)]
+        interval = counter.interval()
+    with dp.Store(path) as store:
+        counter = visits(store)
+        assert counter.t == 3
+        assert counter.interval() == interval
+        assert counter.remaining == 997
+        first.append(counter.add(3))
+        assert [release.value for release in store.releases("visits")] == first
+        assert store.releases("visits", since=3) == [(4, None, first[3])]
+        store.check()
+
+
+def test_files_are_private_and_show_no_secret(path):
+    with dp.Store(path) as store:
+        counter = visits(store)
+        counter.add(1)
+        digits = path.with_name("counts.db.key").read_text().split()[1]
+        assert digits not in repr(store) + repr(counter) + repr(store._home.seals) + repr(counter._seals)
+    for file in path.parent.iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file
+    assert not any(bytes.fromhex(digits) in content for content in everything(path).values())
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("horizon", 999),
+        ("budget", dp.zcdp(0.6)),
+        ("budget", dp.approx_dp(1, 1e-6)),
+        ("bound", 4),
+        ("largest", 5),
+        ("shape", (2,)),
+        ("mechanism", Binary(1000)),
+        ("participation", dp.Participation(times=2)),
+        ("neighbours", "replace"),
+        ("clip", True),
+    ],
+)
+def test_another_setting_is_refused_by_name(path, setting, value):
+    with dp.Store(path) as store:
+        with visits(store) as counter:
+            counter.add(1)
+        before = everything(path)
+        with pytest.raises(StoreMismatch, match=f"created with {setting}=") as caught:
+            visits(store, **{setting: value})
+        assert caught.value.setting == setting
+        assert "another name" in str(caught.value)
+        assert everything(path) == before
+        assert visits(store).t == 1
+
+
+def test_a_sum_is_not_a_counter(path):
+    with dp.Store(path) as store:
+        visits(store).close()
+        with pytest.raises(StoreMismatch, match="kind='counter', but kind='running sum'"):
+            store.running_sum("visits", 1000, BUDGET, (3,), mechanism=TREE)
+
+
+def test_one_writer_many_readers(path):
+    with dp.Store(path) as store, dp.Store(path) as other:
+        counter = visits(store)
+        value = counter.add(1)
+        for second in (store, other):
+            with pytest.raises(StoreBusy, match="process") as caught:
+                visits(second)
+            assert caught.value.pid is not None
+            assert caught.value.started.startswith("20")
+        with store._home.database.atomic():  # in the middle of a commit
+            assert other.releases("visits") == [(1, None, value)]
+        visits(other, name="else").add(1)
+        counter.close()
+        assert visits(other).t == 1
+
+
+def test_a_writer_that_is_forgotten_gives_its_stream_back(path):
+    visits(dp.Store(path)).add(1)
+    with dp.Store(path) as store:
+        assert visits(store).t == 1
+
+
+def test_closed_is_closed(path):
+    store = dp.Store(path)
+    counter = visits(store)
+    store.close()
+    store.close()
+    for use in (lambda: counter.add(1), lambda: store.releases("visits"), lambda: visits(store), store.spent):
+        with pytest.raises(StoreClosed):
+            use()
+
+
+def test_streams_and_spent(path):
+    with dp.Store(path) as store:
+        assert store.streams() == []
+        visits(store).add(1, position=5)
+        store.running_sum("sum", 100, dp.approx_dp(1, 1e-6), (2,), mechanism=SmoothBinary(100))
+        store.counter("pure", 100, dp.pure_dp(0.5))
+        a, b, c = store.streams()
+        assert (a.name, a.kind, a.t, a.horizon, a.position, a.retired) == ("visits", "counter", 1, 1000, 5, False)
+        assert (b.kind, b.position, c.budget) == ("running sum", None, dp.pure_dp(0.5))
+        spent = store.spent()
+        assert spent.pure_epsilon == 0.5
+        assert spent.gaussian_rho == pytest.approx(0.5 + dp.approx_dp(1, 1e-6).mu ** 2 / 2)
+        assert spent.rho == pytest.approx(spent.gaussian_rho + 0.125)
+        assert "3 streams" in str(spent)
+
+
+def test_a_limit_refuses_what_would_exceed_it(path):
+    with dp.Store(path, limit=dp.zcdp(1.0)) as store:
+        visits(store, "a")
+        visits(store, "b")
+        before = everything(path)
+        with pytest.raises(BudgetLimitExceeded, match="rho = 1 over 2 streams"):
+            visits(store, "c")
+        assert everything(path) == before
+        store.close()
+    with dp.Store(path, limit=dp.zcdp(0.1)) as store:
+        visits(store, "a").add(1)  # it was there before
+    with dp.Store(path, limit=dp.pure_dp(9.0)) as store, pytest.raises(BudgetLimitExceeded):
+        store.counter("pure", 10, dp.pure_dp(0.1))
+
+
+def test_composition_is_exact_for_gaussians():
+    from dpstream.store.composition import compose
+
+    two = compose([dp.zcdp(0.2), dp.approx_dp(1, 1e-5)])
+    whole = dp.zcdp(two.rho)
+    assert two.epsilon(1e-7) == pytest.approx(whole.to_approx_dp(delta=1e-7).epsilon)
+    assert two.within(whole)
+    assert not two.within(dp.zcdp(two.rho * 0.999))
+    assert two.within(whole.to_approx_dp(delta=1e-7))
+    pure = compose([dp.pure_dp(1), dp.pure_dp(2)])
+    assert pure.within(dp.pure_dp(3))
+    assert pure.epsilon(1e-9) == 3
+    mixed = compose([dp.pure_dp(1), dp.zcdp(0.2)])
+    assert mixed.epsilon(1e-6) <= 1 + dp.zcdp(0.2).to_approx_dp(delta=1e-6).epsilon
+    assert not mixed.within(dp.pure_dp(100))
+    assert compose([]).epsilon(0.5) == 0
+
+
+def test_a_retired_stream_keeps_its_releases_and_takes_no_more(path):
+    with dp.Store(path) as store:
+        counter = visits(store)
+        value = counter.add(1)
+        with pytest.raises(StoreBusy):
+            store.retire("visits")
+        counter.close()
+        store.retire("visits")
+        store.retire("visits")
+        with pytest.raises(StreamRetired):
+            visits(store)
+        assert store.releases("visits") == [(1, None, value)]
+        assert store.streams()[0].retired
+        assert store.spent().rho == 0.5
+        with pytest.raises(StreamUnknown):
+            store.retire("nobody")
+
+
+def test_threads_share_a_counter(path):
+    with dp.Store(path) as store:
+        counter = visits(store)
+        threads = [threading.Thread(target=lambda: [counter.add(1) for _ in range(20)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert counter.t == 80
+        store.check()
+
+
+def test_releases_as_a_frame(path, monkeypatch):
+    with dp.Store(path) as store:
+        values = visits(store).extend([1, 2], first_position=7).tolist()
+        monkeypatch.setitem(sys.modules, "polars", None)
+        with pytest.raises(DpstreamError, match="pip install polars"):
+            store.releases("visits", frame=True)
+        monkeypatch.setitem(sys.modules, "polars", types.SimpleNamespace(DataFrame=dict))
+        frame = store.releases("visits", frame=True)
+        assert frame == {"step": [1, 2], "position": [7, 8], "value": values}
+
+
+def test_no_two_streams_share_noise(path):
+    """Same settings, same data: other names, other stores, even the same master key; the noise differs."""
+    key = bytes(range(32))
+    runs = []
+    for file in (path, path.with_name("other.db")):
+        with dp.Store(file, master_key=key) as store:
+            for name in ("a", "b"):
+                runs.append(visits(store, name).extend(np.zeros(40, dtype=int)).tolist())
+    assert len({tuple(run) for run in runs}) == 4
+
+
+def test_an_empty_batch_changes_nothing(path):
+    with dp.Store(path) as store:
+        counter = visits(store)
+        assert counter.extend([]).tolist() == []
+        assert counter.extend([], first_position=4).tolist() == []
+        assert counter.t == 0
+        assert store.releases("visits") == []
