@@ -26,8 +26,8 @@ def visits(store, name="visits", **settings):
 
 
 def everything(path):
-    """The bytes of every file in the store's folder."""
-    return {file.name: file.read_bytes() for file in path.parent.iterdir() if file.is_file()}
+    """The bytes of every file in the store's folder; not those of -shm, which is shared memory and holds locks."""
+    return {f.name: f.read_bytes() for f in path.parent.iterdir() if f.is_file() and not f.name.endswith("-shm")}
 
 
 def copy_of(path, to):

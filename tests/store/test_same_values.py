@@ -38,7 +38,9 @@ def test_counter(path, mechanism, shape):
             counter = store.counter("c", **settings)
             assert counter.t == t
             n = next(sizes)
-            released += [counter.add(data[t] if shape else int(data[t]))] if n == 1 else list(counter.extend(data[t : t + n]))
+            released += (
+                [counter.add(data[t] if shape else int(data[t]))] if n == 1 else list(counter.extend(data[t : t + n]))
+            )
             t += n
             expected = plain(counter, dp.Counter, **settings).extend(data)
             assert counter.stddev() == plain(counter, dp.Counter, **settings).stddev(t)

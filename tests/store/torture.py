@@ -82,9 +82,7 @@ def live(path: Path, visible: Path, offsets: dict[str, int], seed: int, sabotage
             try:
                 first = FIRST_POSITION + index + shift[name]
                 values = (
-                    [stream.add(given[0], position=first)]
-                    if count == 1
-                    else stream.extend(given, first_position=first)
+                    [stream.add(given[0], position=first)] if count == 1 else stream.extend(given, first_position=first)
                 )
                 break
             except PositionGap as gap:

@@ -162,6 +162,7 @@ def audit(
     terms = getattr(make_release(), "_terms", None)
     test = _search(pairs, terms, promise, released, pilot, trials, (1 - confidence) / 2)
     first, second = (test.statistic(released(stream, trials)) for stream in pairs[test.pair])
+    meter.finish()
     certificate = Certificate(
         int((first > test.threshold).sum()), trials, int((second <= test.threshold).sum()), trials, confidence
     )
@@ -313,3 +314,6 @@ class _Meter:
         self._done += trials
         if self._report is not None:
             self._report(min(1.0, self._done / self._planned))
+
+    def finish(self) -> None:
+        self.add(max(0, self._planned - self._done))

@@ -11,6 +11,7 @@ The bound is weaker than that of `audit`: canaries hide each other, and every gu
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +22,14 @@ from scipy.stats import binom
 from dpstream.audit.certificate import check_confidence
 from dpstream.audit.promise import Promise
 from dpstream.audit.statistic import solve
-from dpstream.budget import ApproxDP, Budget, PureDP, gaussian_mu
+from dpstream.budget import ApproxDP, Budget, PureDP, gaussian_delta, gaussian_epsilon
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism, check_whole
 
 __all__ = ["Canaries", "OneRun", "canary_scores", "one_run_audit", "plant"]
 
-#: δ for budgets that have none: small enough that it costs the bound nothing, as m canaries pay 2·m·δ.
-DELTA = 1e-9
+#: Where the curve of a Gaussian mechanism is looked at.
+EPSILONS = np.geomspace(0.05, 30.0, 80)
 
 
 @dataclass(frozen=True)
@@ -55,22 +56,34 @@ class Canaries:
 
 @dataclass(frozen=True)
 class OneRun:
-    """What a one-run audit found."""
+    """What a one-run audit found.
+
+    Attributes
+    ----------
+    canaries, guesses, right
+        How many there were, how many coins were guessed, and how many of the guesses were right.
+    epsilon
+        No mechanism that is pure (or, for an (ε, δ) budget, (ε, δ)-) private with a smaller ε would have shown so much.
+    mu
+        No Gaussian mechanism with a smaller μ would have, as it is (ε, δ_μ(ε))-private for every ε at once.
+    """
 
     budget: Budget
     canaries: int
     guesses: int
     right: int
-    delta: float
     epsilon: float
+    mu: float
     confidence: float
 
     @property
     def measured(self) -> float:
-        """The certified lower bound in the unit of the budget; for zCDP that of a Gaussian mechanism with this (ε, δ)."""
-        if isinstance(self.budget, (PureDP, ApproxDP)):
+        """The certified lower bound in the unit of the budget."""
+        if isinstance(self.budget, PureDP):
             return self.epsilon
-        return gaussian_mu(self.epsilon, self.delta) ** 2 / 2 if self.epsilon > 0 else 0.0
+        if isinstance(self.budget, ApproxDP):
+            return max(self.epsilon, gaussian_epsilon(self.mu, self.budget.delta) if self.mu > 0 else 0.0)
+        return self.mu**2 / 2
 
     @property
     def violated(self) -> bool:
@@ -163,21 +176,23 @@ def one_run_audit(
     order = np.argsort(scores, kind="stable")
     low, high = order[: guesses // 2], order[m - (guesses - guesses // 2) :]
     right = int((~canaries.included[low]).sum() + canaries.included[high].sum())
-    delta = 0.0 if isinstance(budget, PureDP) else budget.delta if isinstance(budget, ApproxDP) else DELTA
     risk = 1 - check_confidence(confidence)
-    return OneRun(budget, m, guesses, right, delta, _epsilon(m, guesses, right, delta, risk), 1 - risk)
+    delta = budget.delta if isinstance(budget, ApproxDP) else 0.0
+    epsilon = _largest_refuted(lambda e: _chance(m, guesses, right, e, delta) < risk)
+    mu = _largest_refuted(
+        lambda mu: any(_chance(m, guesses, right, e, gaussian_delta(mu, e)) < risk for e in EPSILONS.tolist())
+    )
+    return OneRun(budget, m, guesses, right, epsilon, mu, 1 - risk)
 
 
-def _epsilon(m: int, r: int, right: int, delta: float, risk: float) -> float:
-    """The largest ε that is refuted: so many right guesses would have a chance of `risk` at most."""
-    if _chance(m, r, right, 0.0, delta) >= risk:
-        return 0.0
-    low, high = 0.0, 1.0
-    while _chance(m, r, right, high, delta) < risk:
+def _largest_refuted(refuted: Callable[[float], bool]) -> float:
+    """The end of the refuted values, which are all those below it; from the refuted side."""
+    low, high = 0.0, 0.05
+    while refuted(high):
         low, high = high, 2 * high
-    for _ in range(60):
+    for _ in range(20):
         middle = (low + high) / 2
-        low, high = (middle, high) if _chance(m, r, right, middle, delta) < risk else (low, middle)
+        low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
 
 

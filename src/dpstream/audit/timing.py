@@ -3,6 +3,10 @@
 Whoever can measure the time of `Counter.add` learns something about the noise if the two are correlated. Noise is made
 many steps ahead and rounded by the same instructions whatever its size, so they should not be, up to the rare release
 that ball arithmetic must decide (one in 10^8). This measures; it proves nothing.
+
+Both noise and times drift: noise because releases share it, times because a machine does other things too. So calls
+are compared in pairs, each with the next: the rank correlation is that of the two differences. And a large count is
+added first, because the time may well depend on the number that is *released*, which is no secret.
 """
 
 from __future__ import annotations
@@ -22,6 +26,9 @@ from dpstream.release import Counter
 
 __all__ = ["Timing", "time_counter"]
 
+#: What is counted before the clock starts.
+COUNT = 10**6
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -39,25 +46,27 @@ class Timing:
         )
 
 
-def time_counter(budget: Budget, calls: int = 20_000, confidence: float = 1 - 1e-6, key: bytes | None = None) -> Timing:
+def time_counter(budget: Budget, calls: int = 40_000, confidence: float = 1 - 1e-6, key: bytes | None = None) -> Timing:
     """Time single calls of `add`, and correlate.
 
     >>> from dpstream import zcdp
-    >>> abs(time_counter(zcdp(0.5), calls=2_000).correlation) < 0.3
+    >>> abs(time_counter(zcdp(0.5), calls=4_000).correlation) < 0.3
     True
     """
     calls, confidence = check_whole("calls", calls, least=100), check_confidence(confidence)
-    counter = Counter(calls, budget, key=key)
-    noise, times = np.empty(calls), np.empty(calls)
+    pairs = calls // 2
+    counter = Counter(2 * pairs + 1, budget, largest=COUNT, key=key)
+    counter.add(COUNT)
+    noise, times = np.empty(2 * pairs), np.empty(2 * pairs)
     clock, add = time.perf_counter_ns, counter.add
-    for i in range(calls):
+    for i in range(2 * pairs):
         start = clock()
         released = add(0)
         times[i] = clock() - start
-        noise[i] = abs(released)
-    correlation = rank_correlation(noise, times)
+        noise[i] = abs(released - COUNT)
+    correlation = rank_correlation(noise[1::2] - noise[::2], times[1::2] - times[::2])
     # Fisher's transformation: artanh of a rank correlation near 0 has a standard deviation of at most 1.03/√(n - 3).
-    spread = 1.03 * float(-ndtri((1 - confidence) / 2)) / math.sqrt(calls - 3)
+    spread = 1.03 * float(-ndtri((1 - confidence) / 2)) / math.sqrt(pairs - 3)
     return Timing(calls, correlation, math.tanh(math.atanh(abs(correlation)) + spread), confidence)
 
 

