@@ -51,10 +51,13 @@ def alternate(*works: Callable[[], object], repeats: tuple[int, ...], rounds: in
 def peak_bytes(setup: str, work: str) -> int:
     """How much `work` adds to the peak resident memory of a fresh process that has run `setup`."""
     script = (
-        f"import resource\n{setup}\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        # VmHWM belongs to the program; ru_maxrss would start at the size of the process that launched it.
+        "def peak():\n"
+        "    return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
+        f"{setup}\n"
+        "before = peak()\n"
         f"{work}\n"
-        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)"
+        "print((peak() - before) * 1024)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
     return int(done.stdout)

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.interpolate import BSpline
 from scipy.optimize import minimize
 
-from dpstream.mechanisms.buffered_toeplitz import _zolotarev
+from dpstream.mechanisms.buffered_toeplitz import zolotarev
 
 
 def time_grid(horizon: int, *, mirrored: bool, single: int = 32, per_octave: int = 24) -> np.ndarray:
@@ -96,7 +96,7 @@ class ThinnedNorms:
     """log ‖L_t‖² and log ‖R e_t‖² at the grid points, for one F given by Zolotarev's (ε, buffers)."""
 
     def __init__(self, steps: np.ndarray, epsilon: float, buffers: int) -> None:
-        left, right = _zolotarev(epsilon, buffers)
+        left, right = zolotarev(epsilon, buffers)
         a, b = np.triu_indices(buffers)
         twice = np.where(a == b, 1.0, 2.0)
         self.steps, self.a, self.b, self.twice = steps, a, b, twice

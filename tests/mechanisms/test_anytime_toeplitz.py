@@ -10,7 +10,7 @@ from dpstream import Participation
 from dpstream.errors import HorizonExceeded, InvalidArgument, NoiseLawError
 from dpstream.mechanisms import AnytimeToeplitz
 from dpstream.mechanisms.anytime_toeplitz import Levels, _level, _levels_to, _sum_from_one, _sum_from_zero
-from dpstream.mechanisms.buffered_toeplitz import _zolotarev
+from dpstream.mechanisms.buffered_toeplitz import zolotarev
 from dpstream.mechanisms.scaled_toeplitz import column_norms, row_norms
 
 
@@ -55,7 +55,7 @@ def test_price_against_every_step():
 @pytest.mark.parametrize("tilt", [0.4, -0.2])
 def test_levels_against_dense_inverse(horizon, tilt):
     """The column bound holds wherever the largest column is: `tilt` moves it to the start or into wide levels."""
-    left, right = _zolotarev(min(8 / horizon, 1.0), 4)
+    left, right = zolotarev(min(8 / horizon, 1.0), 4)
     starts, widths = _levels_to(horizon)
     middle = starts + 0.5 * (widths - 1)
     levels = Levels(horizon, left, right, middle**tilt * np.exp(0.3 * np.sin(np.log(middle))), middle**-0.4)

@@ -241,6 +241,12 @@ def test_dense_factors_stop_at_4096_steps():
     assert Binary(5000).factors(steps=10)[0].shape[0] == 10
 
 
+def test_variances_of_a_trillion_steps_are_refused_as_an_array():
+    for mechanism in (Binary(10**12), AnytimeToeplitz()):
+        with pytest.raises(InvalidArgument, match="t must be given above 268435456 steps"):
+            mechanism.variance()
+
+
 def brute_force(mechanism: Mechanism, participation: Participation) -> float:
     """The price of the worst pattern, by looking at all of them."""
     T = mechanism.horizon

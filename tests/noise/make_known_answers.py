@@ -36,6 +36,8 @@ STREAMS = [
     ("SignedDigits(1000)", 3.0, [], "int64", 998),
     ("GrowingSmooth()", 3.0, [], "int64", 123456789),
     ("BufferedToeplitz(1000, normalized=False)", 3.0, [], "int64", 998),
+    ("BalancedToeplitz(1000)", 3.0, [], "int64", 998),
+    ("AnytimeToeplitz()", 3.0, [], "int64", 998),
     ("SquareRoot(1000)", 3.0, [], "int64", 998),
     ("Unbounded()", 3.0, [], "int64", 4097),
 ]

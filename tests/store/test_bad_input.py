@@ -13,7 +13,6 @@ from dpstream.errors import (
     KeyFileExposed,
     KeyLengthError,
     NotAStore,
-    StoreMismatch,
     StoreTooNew,
     StreamUnknown,
     WrongMasterKey,
@@ -21,7 +20,7 @@ from dpstream.errors import (
 from dpstream.store import database
 from dpstream.store.master_key import ENVIRONMENT
 
-from .conftest import BUDGET, TREE, everything, visits
+from .conftest import BUDGET, everything, visits
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "a\nb", "\x7f", "x" * 10_000, "x" * 201, "\ud800", None, 7, b"visits"])
@@ -209,8 +208,3 @@ def test_the_sums_of_a_store_cannot_be_pickled(path):
         for thing in (store, visits(store)):
             with pytest.raises(TypeError, match="cannot be pickled"):
                 pickle.dumps(thing)
-
-
-def test_mismatch_is_a_value_error():
-    assert issubclass(StoreMismatch, ValueError)
-    assert TREE.horizon == 1000

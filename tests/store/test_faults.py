@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import dpstream as dp
 from dpstream.errors import (
-    DpstreamError,
     ForkedStream,
+    KeyLengthError,
     LeaseLost,
     StoreBusy,
     StoreDamaged,
@@ -228,6 +228,9 @@ def test_a_torn_wal(path):
     assert outcomes == {"whole", "refused"}
 
 
+EXAMPLES = 2000 if os.environ.get("DPSTREAM_HEAVY") else 120
+
+
 @pytest.fixture(scope="module")
 def template():
     """A small store, closed, and what it released."""
@@ -242,7 +245,9 @@ def template():
     shutil.rmtree(folder)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+@settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True
+)
 @given(data=st.data())
 def test_flipped_bits(template, data):
     """Whatever bit is wrong: the true values, or a named error."""
@@ -262,8 +267,8 @@ def test_flipped_bits(template, data):
                 counter = visits(store)
                 assert counter.add(3, position=2) == following[2]
                 assert counter.add(2, position=5) == following[5]
-        except DpstreamError as error:
-            assert type(error) is not DpstreamError
+        except (StoreError, KeyLengthError):
+            pass  # named; anything else fails
 
 
 def test_swapped_and_edited_rows(path):

@@ -127,7 +127,7 @@ def no_durability() -> None:
     @contextlib.contextmanager
     def sometimes(self):
         nonlocal unwritten
-        with self._lock, self._translated():
+        with self._lock:
             if not self.connection.in_transaction:
                 self.connection.execute("BEGIN IMMEDIATE")
             yield self.connection

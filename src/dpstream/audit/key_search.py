@@ -40,6 +40,6 @@ def search_key(
     for key in keys:
         noise = np.asarray(make_release(key).extend(nothing))
         inputs = np.diff(published - noise, prepend=0)
-        if 0 <= inputs.min() and inputs.max() <= largest:
+        if inputs.min() >= 0 and inputs.max() <= largest:
             return key
     return None

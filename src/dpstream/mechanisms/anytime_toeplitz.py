@@ -14,10 +14,8 @@ geometric, so rows and columns are priced in closed form, level by level, whatev
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from importlib import resources
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -26,7 +24,8 @@ from scipy.interpolate import BSpline
 
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import NoiseLaw, check_noise, check_whole
-from dpstream.mechanisms.buffered_toeplitz import Exponentials, _zolotarev
+from dpstream.mechanisms.buffered_toeplitz import Exponentials, zolotarev
+from dpstream.mechanisms.fitted_table import read_table
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
 from dpstream.mechanisms.toeplitz import PRICE_MARGIN, lower_toeplitz
 from dpstream.participation import Participation
@@ -38,6 +37,8 @@ LEVELS = 1024
 
 #: Where, in a level, columns are looked at; between two such places they are bounded.
 PARTS = 2
+
+TABLE = "anytime_table.json"
 
 #: Up to here means are taken over every step.
 STEP_BY_STEP = 2**20
@@ -92,6 +93,11 @@ class AnytimeToeplitz(RecurrenceMechanism):
     def horizon(self) -> int:  # type: ignore[override]
         """The limit: a step past it is refused."""
         return self.limit
+
+    @property
+    def identity(self) -> str:
+        """The constructor call and the table that p and q come from."""
+        return f"{self!r}, table {read_table(TABLE).digest}"
 
     @property
     def gaps(self) -> NDArray[np.float64]:
@@ -306,8 +312,7 @@ def _levels_to(steps: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 @cache
 def _table() -> dict[int, dict[str, Any]]:
-    text = resources.files("dpstream.mechanisms").joinpath("anytime_table.json").read_text(encoding="utf-8")
-    return {2 ** cast("int", row["log2_limit"]): row for row in json.loads(text)["limits"]}
+    return {2 ** cast("int", row["log2_limit"]): row for row in read_table(TABLE).content["limits"]}
 
 
 @cache
@@ -319,4 +324,4 @@ def _priced(limit: int) -> Levels:
     padded = np.concatenate((knots[[0, 0, 0]], knots, knots[[-1, -1, -1]]))
     starts, widths = _levels_to(limit)
     p, q = np.exp(BSpline(padded, coefficients, 3)(np.log(starts + 0.5 * (widths - 1)))).T.copy()
-    return Levels(limit, *_zolotarev(8.0 / limit, row["buffers"]), p, q)
+    return Levels(limit, *zolotarev(8.0 / limit, row["buffers"]), p, q)

@@ -47,6 +47,9 @@ Price = Literal["nodes", "releases"]
 #: Dense factors above this many steps are refused: 4,096² doubles are 128 MB a matrix.
 DENSE_LIMIT = 4096
 
+#: Arrays with one entry a step are refused above this many.
+ARRAY_LIMIT = 2**28
+
 #: A computed sensitivity is rounded up by this much, so that floating-point error in it never costs privacy.
 SAFETY = 1.0 + 1e-12
 
@@ -92,6 +95,11 @@ class Mechanism(ABC):
     noise: NoiseLaw = "gaussian"
     price: Price = "nodes"
     reference: ClassVar[str]
+
+    @property
+    def identity(self) -> str:
+        """What the noise depends on, in words: part of every stream's key, so that other noise has other keys."""
+        return repr(self)
 
     # -- what each mechanism must say ---------------------------------------------------------------------------
 
@@ -193,7 +201,10 @@ class Mechanism(ABC):
         """
         price = self.sensitivity() ** 2
         if t is None:
-            return price * self._row_norms(self._steps(None, "max_variance"))
+            steps = self._steps(None, "max_variance")
+            if steps > ARRAY_LIMIT:
+                raise InvalidArgument("t", None, f"given above {ARRAY_LIMIT} steps: {steps} variances fit no memory")
+            return price * self._row_norms(steps)
         t = check_whole("t", t)
         if self.horizon is not None and t > self.horizon:
             raise HorizonExceeded(horizon=self.horizon, step=t)

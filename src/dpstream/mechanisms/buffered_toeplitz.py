@@ -259,13 +259,13 @@ def _factorisation(horizon: int, buffers: int) -> tuple[Exponentials, Exponentia
     """
     found = []
     for k in range(-12, 11):
-        left, right = _zolotarev(min(2.0 ** (0.5 * k) / horizon, 0.5), buffers)
+        left, right = zolotarev(min(2.0 ** (0.5 * k) / horizon, 0.5), buffers)
         V = left.products(horizon, 0) * right.products(horizon, 0)
         found.append((V, left, right))
     return min(found, key=lambda candidate: candidate[0])[1:]
 
 
-def _zolotarev(epsilon: float, buffers: int) -> tuple[Exponentials, Exponentials]:
+def zolotarev(epsilon: float, buffers: int) -> tuple[Exponentials, Exponentials]:
     """L and R from the best rational approximation of y^(-1/2) on [ε, 1] with `buffers` poles.
 
     c_l = ε (sn/cn)²(l K/(2d+1)) with parameter 1 - ε; c_l · c_{2d+1-l} = ε gives the upper half, where cn

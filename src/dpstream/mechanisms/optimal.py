@@ -136,7 +136,7 @@ class Optimal(Mechanism):
         """No draws yet."""
         return OptimalState(0, ())
 
-    def draws_at(self, t: int) -> int:  # noqa: ARG002 - the same at every step
+    def draws_at(self, t: int) -> int:
         """One."""
         return 1
 

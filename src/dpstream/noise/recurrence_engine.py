@@ -39,30 +39,28 @@ class RecurrenceEngine(Engine):
         self._weights = np.ascontiguousarray(mechanism.weights, dtype=np.float64)
         wide_float32 = draws.dtype == np.float32
         self._slow = int((self._gaps < SLOW_GAP).sum()) if wide_float32 else 0
-        self._by_rows = draws.narrow or draws.exact
         self._scales_ahead: tuple[int, list[float], list[float]] = (0, [], [])
         self.reset()
 
     def reset(self) -> None:
         self.t = 0
         d, buffers = self.draws.coordinates, len(self._gaps)
-        if self._by_rows:  # (high, low) halves of double-double buffers; the low half is empty in plain float64
-            self._state: tuple[NDArray[Any], NDArray[Any]] = (
-                np.zeros((buffers, d)),
-                np.zeros((buffers if self.draws.exact else 0, d)),
-            )
+        if self.draws.exact:  # the two halves of double-double buffers, a pair for every chunk
+            widths = [d] if self.draws.narrow else [high - low for low, high in self.chunks.bounds]
+            pairs = [(np.zeros((buffers, width)), np.zeros((buffers, width))) for width in widths]
         else:  # slow buffers in float64, the others in the stream's dtype
-            self._state = (np.zeros((self._slow, d)), np.zeros((buffers - self._slow, d), dtype=self.draws.dtype))
+            pairs = [(np.zeros((self._slow, d)), np.zeros((buffers - self._slow, d), dtype=self.draws.dtype))]
+        self._state: list[tuple[NDArray[Any], NDArray[Any]]] = pairs
 
     def seek(self, t: int) -> None:
         self.replay(t)  # even from t itself: an interrupted step leaves some buffers ahead of others
 
     def arrays(self) -> list[NDArray[Any]]:
-        return list(self._state)
+        return [half for pair in self._state for half in pair]
 
     def restore(self, t: int, arrays: list[NDArray[Any]]) -> None:
-        first, second = arrays
-        self._state, self.t = (first.copy(), second.copy()), t
+        copies = [array.copy() for array in arrays]
+        self._state, self.t = list(zip(copies[::2], copies[1::2], strict=True)), t
 
     def _error(self, t: int) -> float:
         # Σ_j |L_tj| ≤ √t · ‖L_t‖. The double-double buffers round to 2^-100 of themselves a step; what remains are the
@@ -75,41 +73,53 @@ class RecurrenceEngine(Engine):
     def rows(self, count: int) -> NDArray[np.float64]:
         first = self.t + 1
         out = np.empty((count, self.draws.coordinates))
-        high, low = self._state
-        kernel.recurrence_block_f64(
-            np.ascontiguousarray(self.draws.rows(first, count, slot=0)),
-            self.mechanism.input_scale(first, count),
-            self.mechanism.output_scale(first, count),
-            self._gaps,
-            self._weights,
-            high,
-            low if self.draws.exact else None,
-            out,
-            None,
-        )
+        draws = np.ascontiguousarray(self.draws.rows(first, count, slot=0))
+        entering, leaving = self.mechanism.input_scale(first, count), self.mechanism.output_scale(first, count)
+        self._block(draws, entering, leaving, self._state[0], out)
         self.t += count
         return out
 
-    def step(self, out: NDArray[Any]) -> None:
-        if self._by_rows:
-            out[...] = self.rows(1)[0]
-            return
-        step, draws = self.t + 1, self.draws
-        entering, leaving = self._scales(step)
-        entering *= self.gain
-        slow, fast = self._state
-        fused = kernel.recurrence_step_f32 if draws.dtype == np.float32 else kernel.recurrence_step_f64
+    def _block(
+        self,
+        draws: NDArray[Any],
+        entering: NDArray[np.float64],
+        leaving: NDArray[np.float64],
+        pair: tuple[NDArray[Any], NDArray[Any]],
+        out: NDArray[Any],
+    ) -> None:
+        """Some steps of some coordinates, in double-double if exact, else in float64."""
+        high, low = pair if self.draws.exact else (pair[1], None)
+        kernel.recurrence_block_f64(draws, entering, leaving, self._gaps, self._weights, high, low, out, None)
 
-        def work(low: int, high: int) -> None:
-            held = self._local.__dict__
-            if "buffer" not in held:
-                held["buffer"] = word_buffer(draws)
-            words = draws.words(step, 0, low, high, held["buffer"])
-            part = out[low:high]
-            fused(words, entering, leaving, self._gaps, self._weights, slow, fast, low, high, part)
+    def step(self, out: NDArray[Any]) -> None:
+        step = self.t + 1
+        entering, leaving = self._scales(step)
+        if self.draws.exact:
+            q, p = np.array([entering]), np.array([leaving])
+
+            def work(low: int, high: int) -> None:
+                pair = self._state[low // (self.chunks.bounds[0][1])]
+                part = out[low:high].reshape(1, -1)
+                self._block(self.draws.columns(step, 1, 0, low, high), q, p, pair, part)
+        else:
+            slow, fast = self._state[0]
+            fused = kernel.recurrence_step_f32 if self.draws.dtype == np.float32 else kernel.recurrence_step_f64
+
+            def work(low: int, high: int) -> None:
+                words = self.draws.words(step, 0, low, high, self._word_buffer())
+                entered = entering * self.gain
+                fused(words, entered, leaving, self._gaps, self._weights, slow, fast, low, high, out[low:high])
 
         self.chunks.run(work)
         self.t = step
+
+    def _word_buffer(self) -> NDArray[np.uint8]:
+        """The calling thread's room for keystream."""
+        held = self._local.__dict__
+        if "buffer" not in held:
+            held["buffer"] = word_buffer(self.draws)
+        buffer: NDArray[np.uint8] = held["buffer"]
+        return buffer
 
     def _scales(self, step: int) -> tuple[float, float]:
         """Both scalings of one step, worked out for many steps at a time."""

@@ -129,7 +129,7 @@ class NoiseStream:
 
     def _open(self, key: bytes) -> None:
         """Derive the keys and stand before step 1."""
-        self._state_key = derive_key(key, purpose="state", configuration=self._configuration())
+        self._master = key
         keystream = Keystream(derive_key(key, purpose="draws", configuration=self._configuration()))
         work = np.dtype(np.float64) if self._exact else self._dtype
         self._draws = Draws(keystream, self._mechanism.noise, self._coordinates, work, exact=self._exact)
@@ -140,11 +140,16 @@ class NoiseStream:
         self._intact = True
         self._tracking = False
         self._last: NDArray[Any] | None = None
+        self._unit: NDArray[np.float64] | None = None
         self._forget_ahead()
+
+    @property
+    def _state_key(self) -> bytes:
+        return derive_key(self._master, purpose="state", configuration=self._configuration())
 
     def _configuration(self) -> dict[str, object]:
         return {
-            "mechanism": repr(self._mechanism),
+            "mechanism": self._mechanism.identity,
             "scale": repr(self._scale),
             "shape": list(self._shape),
             "dtype": self._dtype.name,
@@ -369,22 +374,32 @@ class NoiseStream:
         return out
 
     def _wide_step(self, noise: NDArray[Any]) -> None:
-        if self._exact:
-            unit = np.empty((1, self._coordinates))
-            self._engine.step(unit[0])
-            self._round(unit, self._engine.t, noise.reshape(1, -1))
-        else:
+        if not self._exact:
             self._engine.step(noise)
+            return
+        if self._unit is None:
+            self._unit = np.empty(self._coordinates)
+        unit = self._unit
+        self._engine.step(unit)
+        t = self._engine.t
 
-    def _round(self, unit: NDArray[np.float64], first: int, out: NDArray[np.int64]) -> None:
-        """Round scale · unit to the nearest integers; where floating point cannot tell, ball arithmetic does."""
-        last = first + unit.shape[0] - 1
+        def work(low: int, high: int) -> None:
+            self._round(unit[low:high].reshape(1, -1), t, noise[low:high].reshape(1, -1), low)
+
+        self._engine.chunks.run(work)
+
+    def _round(self, unit: NDArray[np.float64], first: int, out: NDArray[np.int64], low: int = 0) -> None:
+        """Round scale · unit to the nearest integers; where floating point cannot tell, ball arithmetic does.
+
+        Rows are steps from `first` on, columns are coordinates from `low` on.
+        """
         scaled = np.multiply(unit, self._scale, out=unit)
-        guard = self._guard(last, float(max(scaled.max(initial=0.0), -scaled.min(initial=0.0))))
+        largest = float(max(scaled.max(initial=0.0), -scaled.min(initial=0.0)))
+        guard = self._guard(first + unit.shape[0] - 1, largest)
         flat = out.reshape(-1)
         for index in kernel.round_guarded(scaled.reshape(-1), guard, flat):
-            row, coordinate = divmod(int(index), self._coordinates)
-            flat[index] = self._ideal_integer(first + row, coordinate)
+            row, column = divmod(int(index), unit.shape[1])
+            flat[index] = self._ideal_integer(first + row, low + column)
 
     def _guard(self, t: int, largest: float) -> float:
         """How far scale · unit may be from the ideal: the engine's bound, and the rounding of the product."""

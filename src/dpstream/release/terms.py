@@ -98,7 +98,7 @@ class Terms:
             "lane": self.lane,
             "horizon": self.horizon,
             "budget": repr(self.budget),
-            "mechanism": repr(self.mechanism),
+            "mechanism": self.mechanism.identity,
             "shape": list(self.shape),
             "bound": repr(self.bound),
             "neighbours": self.neighbours,

@@ -7,6 +7,7 @@ under another name and linked into place when it is complete: a crash leaves a w
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import struct
@@ -33,6 +34,9 @@ __all__ = ["MIGRATIONS", "Database", "check_file", "create_file", "publish", "sy
 APPLICATION_ID = 0x64707374
 #: How long a writer of one stream waits for the writer of another.
 PATIENCE_SECONDS = 30.0
+
+#: What a damaged file may raise: SQLite quotes it in its messages, and what is quoted need not be text.
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 #: Script n takes a file of format n to format n + 1. Old scripts never change.
 MIGRATIONS: tuple[str, ...] = (
@@ -98,16 +102,18 @@ class Database:
     @contextlib.contextmanager
     def atomic(self) -> Iterator[sqlite3.Connection]:
         """The only way to write: all of it is on the disk when this ends, or none of it ever was there."""
-        with self._lock, self._translated():
-            self.connection.execute("BEGIN IMMEDIATE")
+        with self._lock:
             try:
+                self.connection.execute("BEGIN IMMEDIATE")
                 yield self.connection
                 self.connection.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 # Some errors end the transaction by themselves; and a COMMIT may succeed and be interrupted after it.
                 if self.connection.in_transaction:
                     with contextlib.suppress(sqlite3.Error):
                         self.connection.execute("ROLLBACK")
+                if isinstance(error, SQLITE_ERRORS):
+                    raise named(error, self.path) from error
                 raise
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -123,11 +129,11 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise named(error, self.path) from error
 
 
-def named(error: sqlite3.Error, path: Path) -> StoreError:
+def named(error: Exception, path: Path) -> StoreError:
     """SQLite's error under the name it has here."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
@@ -220,8 +226,6 @@ def synchronise(directory: Path) -> None:
 
 def unwritten(error: OSError, path: Path) -> StoreError:
     """An operating system's error under the name it has here."""
-    import errno
-
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return StoreFull(path=str(path))
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -249,7 +253,7 @@ def _connect(path: Path, *, wal: bool = True) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = FULL")
     except BaseException as error:
         connection.close()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, SQLITE_ERRORS):
             raise named(error, path) from error
         raise
     return connection

@@ -50,12 +50,14 @@ class DurableCounter(DurableRelease[Counter]):
     def _checked_rows(self, release: Counter, xs: ArrayLike) -> NDArray[np.int64]:
         return release._checked_rows(xs)[0].astype(np.int64, copy=False)
 
-    def _one_row(self, release: Counter, x: Any) -> Any:
+    def _checked_row(self, release: Counter, x: Any) -> NDArray[np.int64]:
         if self.shape:
-            return _one_row(x, self.shape)
+            return self._checked_rows(release, _one_row(x, self.shape))
         whole = _whole(x)
-        # A number beyond 64 bits would not be a whole number to NumPy; whatever is out of bound is refused, or clipped.
-        return np.array([min(max(whole, 1 - 2**63), 2**63 - 1)])
+        if release._least <= whole <= release._most:
+            return np.array([whole])
+        # A number beyond 64 bits is none to NumPy, but it is out of bound all the same: refused, or clipped.
+        return self._checked_rows(release, np.array([min(max(whole, 1 - 2**63), 2**63 - 1)]))
 
 
 def no_counts(shape: tuple[int, ...]) -> bytes:

@@ -8,6 +8,7 @@ it holds in memory and reads the stream again from the file, so that memory and 
 
 from __future__ import annotations
 
+import math
 import weakref
 from abc import ABC, abstractmethod
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -81,6 +82,7 @@ class DurableRelease(ABC, Generic[L]):
         self._key = home.seals.noise_key(lease.row.name, lease.row.tag, lease.row.configuration)
         self._open = True
         self._give_back = weakref.finalize(self, home.witness.unlock, lease.slot)
+        self._coordinates = math.prod(settled.shape)
         self._state_step = 0
         self._live: L | None = None
         self._release()
@@ -189,9 +191,16 @@ class DurableRelease(ABC, Generic[L]):
         """
         with self._home.lock:
             release = self._release()
-            if position is None and self._lease.row.first_position is None:
-                return self._commit_one(release, x)
-            return self._scalar(self._extend(release, self._one_row(release, x), position)[0])
+            row = self._lease.row
+            if position is None:
+                if row.first_position is not None:
+                    raise PositionMissing(following=row.first_position + row.t)
+                return self._commit_one(release, x, None, None)
+            rows = self._checked_row(release, x)
+            if self._already(position, 1):
+                return self._scalar(self._recorded(row, rows, position)[0])
+            start = position if row.first_position is None else row.first_position
+            return self._commit_one(release, x, self._seals.input_digests(row.t + 1, rows), start)
 
     def extend(self, xs: ArrayLike, first_position: int | None = None) -> NDArray[Any]:
         """Take many steps' inputs in one commit; one release each, exactly those of `add` in a loop.
@@ -201,14 +210,14 @@ class DurableRelease(ABC, Generic[L]):
         with self._home.lock:
             return self._extend(self._release(), xs, first_position)
 
-    def _commit_one(self, release: L, x: Any) -> Any:
+    def _commit_one(self, release: L, x: Any, digests: bytes | None, first_position: int | None) -> Any:
         try:
             value = release.add(x)
         except BaseException:
             # A refused input changes nothing, but an interrupt may have come anywhere.
             self._forget_if_moved(release)
             raise
-        self._commit(release, np.asarray(value).tobytes(), 1, None, None)
+        self._commit(release, np.asarray(value).tobytes(), 1, digests, first_position)
         return value
 
     def _extend(self, release: L, xs: ArrayLike, first_position: int | None) -> NDArray[Any]:
@@ -295,7 +304,7 @@ class DurableRelease(ABC, Generic[L]):
     def _state_to_save(self, release: L, t: int) -> tuple[int, bytes] | None:
         """The noise's state, where a restart would otherwise make too much noise again."""
         stream = release._stream
-        if (t - self._state_step) * max(1, int(np.prod(self.shape))) < REPLAYED_VALUES:
+        if (t - self._state_step) * self._coordinates < REPLAYED_VALUES:
             return None
         self._state_step = stream.t
         return stream.t, stream.state()
@@ -369,8 +378,8 @@ class DurableRelease(ABC, Generic[L]):
         return np.asarray(xs)
 
     @abstractmethod
-    def _one_row(self, release: L, x: Any) -> Any:
-        """One step's input, as the only row of many steps' inputs."""
+    def _checked_row(self, release: L, x: Any) -> NDArray[Any]:
+        """One step's input, checked, as the only row of many steps' inputs."""
 
     def _scalar(self, value: Any) -> Any:
         return value if self.shape else value.item()

@@ -78,8 +78,8 @@ class DurableSum(DurableRelease[RunningSum]):
         with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
             return given.astype(self.dtype)  # lists of Python floats arrive as float64
 
-    def _one_row(self, release: RunningSum, x: Any) -> Any:
-        return release._as_input(x, self.shape).reshape(1, *self.shape)
+    def _checked_row(self, release: RunningSum, x: Any) -> NDArray[Any]:
+        return release._checked(release._as_input(x, self.shape))[0].reshape(1, *self.shape)
 
 
 def no_sums(shape: tuple[int, ...], dtype: str) -> bytes:

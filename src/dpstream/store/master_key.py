@@ -48,18 +48,20 @@ def find_key(source: KeySource, path: Path, *, create: bool) -> bytes:
 
 def _read(file: Path) -> bytes:
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise KeyFileDamaged(path=str(file), found=f"it cannot be opened ({error.strerror})") from None
-    with os.fdopen(descriptor, "rb") as opened:
+    try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             raise KeyFileDamaged(path=str(file), found="it is not a plain file")
         if mode & 0o077:
             raise KeyFileExposed(path=str(file), mode=stat.S_IMODE(mode))
-        content = opened.read(1000)
+        content = os.read(descriptor, 1000)
+    finally:
+        os.close(descriptor)
     word, _, digits = content.decode("ascii", "replace").partition(" ")
     if word != VERSION:
         raise KeyFileDamaged(path=str(file), found=f"it does not start with {VERSION!r}")

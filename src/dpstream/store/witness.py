@@ -21,7 +21,7 @@ import hashlib
 import os
 import struct
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from dpstream.errors import StoreCopied, StoreDamaged
@@ -156,7 +156,7 @@ class Witness:
 
     def mark(self, slot: int, record: Record, last: int) -> Record:
         """Note the last step of a stream: in the operating system's hands at once, on the disk before long."""
-        marked = replace(record, last=last)
+        marked = Record(record.name_digest, record.tag, record.generation, last)
         self._put(slot, marked)
         self._marks += 1
         if self._marks % MARKS_A_SYNC == 0:

@@ -1,0 +1,35 @@
+"""The fuzz targets under Hypothesis: a few hundred inputs each; .ci/run gives them to atheris for longer."""
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from dpstream.noise import saved_state
+
+from . import targets
+
+
+@pytest.mark.parametrize("target", targets.TARGETS, ids=lambda target: target.__name__)
+@given(data=st.binary(max_size=400))
+@example(data=b"")
+@example(data=b"[" * 100_000)
+@example(data=b'{"configuration": {}}')
+@example(data=b"9" * 5000)
+@example(data=b"\xff\xfe[")
+@example(data=targets.SEALED)
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+def test_parsers_refuse_what_they_did_not_write(target, data):
+    target(data)
+
+
+def test_a_parser_without_a_seal_is_noticed(monkeypatch):
+    class NoSeal:
+        def __init__(self, key):
+            pass
+
+        def decrypt(self, nonce, data, front):
+            return bytes(100)
+
+    monkeypatch.setattr(saved_state, "AESGCM", NoSeal)
+    with pytest.raises(AssertionError, match="never sealed"):
+        targets.damaged_state(bytes([255, 0, 1]))
