@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test heavy bench lint format clean
+.PHONY: demo test heavy torture bench lint format clean
 
 # Rebuilt whenever the declared dependencies or the kernel's source change.
 .venv/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
@@ -22,6 +22,12 @@ heavy: .venv/ready
 	DPSTREAM_HEAVY=1 $(BIN)/pytest --numprocesses 2 tests/kernel tests/noise/test_distribution.py
 	DPSTREAM_KERNEL=twin $(BIN)/pytest -W ignore::dpstream.kernel.SlowKernelWarning --numprocesses 2 \
 		tests/noise/test_known_answers.py tests/noise/test_exact.py
+
+# Kills a writer of the store 300 times and replays its history; then breaks the store on purpose, to see that it shows.
+torture: .venv/ready
+	$(BIN)/python tests/store/torture.py --kills 300
+	$(BIN)/python tests/store/torture.py --kills 60 --sabotage durability
+	$(BIN)/python tests/store/torture.py --kills 60 --sabotage noise
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -43,7 +43,9 @@ def scaled(base, change):
         def __init__(self, *args, key=None, **settings):
             super().__init__(*args, key=key, **settings)
             stream = self._stream
-            self._stream = NoiseStream(stream.mechanism, change(stream.scale), stream.shape, dtype=stream.dtype, key=key)
+            self._stream = NoiseStream(
+                stream.mechanism, change(stream.scale), stream.shape, dtype=stream.dtype, key=key
+            )
 
     return Scaled
 

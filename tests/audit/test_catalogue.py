@@ -1,7 +1,7 @@
 """The table of `dpstream audit --all`, smaller: every mechanism in every lane under every kind of budget.
 
-False alarms: each audit calls a sound mechanism violated with a chance of at most 3e-8 over the choice of its fixed keys;
-with all other audits of tests/audit (at 1e-7 each) the total stays below 1e-5. The budgets are those at which a
+False alarms: each audit calls a sound mechanism violated with a chance of at most 3e-8 over the choice of its fixed
+keys; with all other audits of tests/audit (at 1e-7 each) the total stays below 1e-5. The budgets are those at which a
 given number of trials certifies most, μ near 3.
 """
 

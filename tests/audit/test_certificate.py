@@ -30,9 +30,7 @@ def test_clopper_pearson_covers(rate):
 
 def certificate_of(mu, threshold, n=10**9, confidence=0.99):
     """What a Gaussian mechanism's exact error rates give with endless trials."""
-    return Certificate(
-        round(n * stats.norm.sf(threshold)), n, round(n * stats.norm.cdf(threshold - mu)), n, confidence
-    )
+    return Certificate(round(n * stats.norm.sf(threshold)), n, round(n * stats.norm.cdf(threshold - mu)), n, confidence)
 
 
 @pytest.mark.parametrize("mu", [0.2, 1.0, 3.0])
@@ -49,7 +47,12 @@ def test_the_gaussian_bound_is_tight_at_every_threshold(mu, threshold):
 
 def test_no_difference_proves_nothing():
     certificate = Certificate(500, 1000, 500, 1000, 0.99)
-    assert (certificate.mu, certificate.epsilon(), certificate.rho_of_any, certificate.gaussian_epsilon(1e-6)) == (0, 0, 0, 0)
+    assert (certificate.mu, certificate.epsilon(), certificate.rho_of_any, certificate.gaussian_epsilon(1e-6)) == (
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 def test_promises():

@@ -46,7 +46,17 @@ def test_the_table(monkeypatch):
     monkeypatch.setattr(catalogue, "SUBJECTS", few)
     result = invoke("--all", "--trials", "20000")
     assert result.exit_code == 1
-    for word in ("Binary", "Broken", "exact", "float32", "zcdp", "approx_dp", "violated", "12 audits", "rank correlation"):
+    for word in (
+        "Binary",
+        "Broken",
+        "exact",
+        "float32",
+        "zcdp",
+        "approx_dp",
+        "violated",
+        "12 audits",
+        "rank correlation",
+    ):
         assert word in " ".join(result.output.split())
 
 
@@ -67,7 +77,13 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--mechanism", "None"], ["--lane", "int8"], ["--delta", "1e-6"], ["--rho", "-1"], ["--rho", "1", "--epsilon", "1"]],
+    [
+        ["--mechanism", "None"],
+        ["--lane", "int8"],
+        ["--delta", "1e-6"],
+        ["--rho", "-1"],
+        ["--rho", "1", "--epsilon", "1"],
+    ],
 )
 def test_bad_options_have_exit_status_2(arguments):
     result = invoke(*arguments)

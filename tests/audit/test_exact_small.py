@@ -1,4 +1,4 @@
-"""Proofs by computation: at tiny horizons the law of the rounded releases is known, and the promise is checked on it."""
+"""Proofs by computation: at tiny horizons the law of rounded releases is known, and the promise is checked on it."""
 
 import math
 

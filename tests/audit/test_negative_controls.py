@@ -1,7 +1,7 @@
 """Every broken variant is caught, and its sound twin is not.
 
-Audits run at a confidence of 1 - RISK. A sound twin is called violated with a chance of at most RISK, over the choice of
-its (fixed) keys.
+Audits run at a confidence of 1 - RISK. A sound twin is called violated with a chance of at most RISK, over the
+choice of its (fixed) keys.
 """
 
 import numpy as np
@@ -54,7 +54,9 @@ def test_ten_percent_of_noise_too_little_or_too_much(lane, factor):
     build, base = (subjects.counters, Counter) if lane == "exact" else (subjects.sums, EveryCoordinate)
     settings = {"horizon": 7, "mechanism": mechanism, "budget": budget} | ({"bound": 64} if lane == "exact" else {})
     pairs = one_changed_step(7, 64 if lane == "exact" else 1.0)
-    found = verdict(build(f"off {factor}", subjects.scaled(base, lambda s: s * factor), **settings), pairs, budget, 60_000)
+    found = verdict(
+        build(f"off {factor}", subjects.scaled(base, lambda s: s * factor), **settings), pairs, budget, 60_000
+    )
     assert found.verdict == ("violated" if factor < 1 else "wasteful")
     assert (found.at_most < budget.rho) == (factor > 1)
 
@@ -101,7 +103,13 @@ def test_a_column_normalised_mechanism_priced_as_a_toeplitz_one():
         (subjects.one_key_for_two_streams(HALF, lambda i: ""), changed_at([2], 7)),
         (subjects.last_step_skipped(HALF), changed_at([7], 8)),
     ],
-    ids=["fresh noise on a replay", "same noise, changed data", "past the horizon", "one key for two", "last step skipped"],
+    ids=[
+        "fresh noise on a replay",
+        "same noise, changed data",
+        "past the horizon",
+        "one key for two",
+        "last step skipped",
+    ],
 )
 def test_noise_at_the_wrong_time(publish, pairs):
     found = verdict(subjects.publishers("wrong time", publish), pairs, HALF)

@@ -7,6 +7,14 @@ from hypothesis import strategies as st
 from dpstream.noise import saved_state
 
 from . import targets
+from .store_target import DamagedStore
+
+#: Two bytes that say where, and one that says what; most of a store is empty, so more of them hit its beginning.
+edits = st.builds(
+    lambda place, what: place.to_bytes(2, "little") + bytes([what]),
+    st.integers(0, 200) | st.integers(0, 30_000),
+    st.integers(1, 255),
+)
 
 
 @pytest.mark.parametrize("target", targets.TARGETS, ids=lambda target: target.__name__)
@@ -22,6 +30,20 @@ def test_parsers_refuse_what_they_did_not_write(target, data):
     target(data)
 
 
+@pytest.fixture(scope="module")
+def store():
+    damaged = DamagedStore()
+    yield damaged
+    damaged.close()
+
+
+@given(data=st.binary(max_size=1) | st.lists(edits, max_size=20).map(lambda parts: b"".join([bytes(1), *parts])))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_damaged_store_is_refused_or_as_good_as_new(store, data):
+    store(data)
+    store(b"\1" + data[1:])
+
+
 def test_a_parser_without_a_seal_is_noticed(monkeypatch):
     class NoSeal:
         def __init__(self, key):
@@ -32,4 +54,4 @@ def test_a_parser_without_a_seal_is_noticed(monkeypatch):
 
     monkeypatch.setattr(saved_state, "AESGCM", NoSeal)
     with pytest.raises(AssertionError, match="never sealed"):
-        targets.damaged_state(bytes([255, 0, 1]))
+        targets.damaged_state(bytes([len(targets.SEALED) - 1, 0, 1]))

@@ -191,12 +191,22 @@ def test_recurrence_step_in_chunks(kernel: ModuleType, rng: np.random.Generator,
         assert_same(a, b)
 
 
-@pytest.mark.parametrize("suffix", ["f32", "f64"])
-def test_add_into(compiled: ModuleType, rng: np.random.Generator, suffix: str) -> None:
-    dtype = np.float32 if suffix == "f32" else np.float64
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 1e7])
+def test_release(compiled: ModuleType, rng: np.random.Generator, spread: float) -> None:
     for n in SIZES:
-        out, x = rng.standard_normal((2, n)).astype(dtype)
-        assert_both_same(compiled, f"add_into_{suffix}", out, x, 0.3)
+        x, noise = (spread * rng.standard_normal((2, n))).astype(np.float32)
+        total = spread * rng.standard_normal(n)
+        assert_both_same(compiled, "release_f32", x, total, noise, 2.0**-16)
+
+
+def test_release_rounds_to_the_grid(compiled: ModuleType, rng: np.random.Generator) -> None:
+    x, noise = rng.standard_normal((2, 1000)).astype(np.float32)
+    total = rng.standard_normal(1000)
+    expected = np.rint((total + x + noise) / 2.0**-8) * 2.0**-8
+    release = noise.copy()
+    compiled.release_f32(x, total, release, 2.0**-8)
+    np.testing.assert_allclose(release, expected, atol=2.0**-8 * 0.501)
+    assert (release == np.rint(release * 2.0**8) * 2.0**-8).all()
 
 
 def random_moves(rng: np.random.Generator, n: int, depth: int, most: int) -> tuple[np.ndarray, int]:

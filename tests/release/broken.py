@@ -226,6 +226,10 @@ COUNTERS = {
 
 
 class NoGrid(RunningSum):
+    def _add_in_float64(self, x, release, low, high):
+        self._sum[low:high] += x
+        release += self._sum[low:high]
+
     def _round(self, release):
         pass
 

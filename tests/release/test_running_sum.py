@@ -239,7 +239,7 @@ def test_an_interrupt_is_never_forgotten(monkeypatch):
     np.testing.assert_array_equal(total.add(data[1]), honest.add(data[1]))
     # In the sums: part of them has the input, so there is no going on.
     with monkeypatch.context() as patch:
-        patch.setattr(total, "_round", lambda release: (_ for _ in ()).throw(KeyboardInterrupt).__next__())
+        patch.setattr(total, "_add_in_float64", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt).__next__())
         with pytest.raises(KeyboardInterrupt):
             total.add(data[2])
     with pytest.raises(StateError, match="interrupted while it added an input"):

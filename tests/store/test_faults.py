@@ -31,6 +31,9 @@ from dpstream.errors import (
 
 from .conftest import BUDGET, RAM, TREE, copy_of, visits
 
+# Later Pythons warn of forks in a process with threads, which pytest-xdist makes.
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+
 
 def expected(counter, inputs):
     """What a plain counter with the same key releases."""

@@ -4,6 +4,8 @@ import pytest
 
 from .torture import torture
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+
 
 def test_thirty_kills(path):
     report = torture(path.parent, kills=30, seed=11)

@@ -80,7 +80,7 @@ class Audit:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the promise was kept, violated, or bought with more noise than it takes; or needs more trials to tell."""
+        """Whether the promise was kept, violated or bought with too much noise; or whether it takes more trials."""
         if self.measured > self.promised:
             return "violated"
         if self.ratio >= WASTEFUL:
@@ -91,15 +91,16 @@ class Audit:
         name, risk = Promise(self.budget).name, 1 - self.certificate.confidence
         trials = self.certificate.first_trials + self.certificate.second_trials
         found = (
-            f"{self.budget!r} promises {name} = {self.promised:.4g}. In {trials:,} trials the releases gave away at least"
-            f" {name} = {self.measured:.4g}, {100 * self.ratio:.0f} % of it (by the {self.statistic}, change number"
+            f"{self.budget!r} promises {name} = {self.promised:.4g}. In {trials:,} trials the releases gave away"
+            f" at least {name} = {self.measured:.4g}, {100 * self.ratio:.0f} % of it (by the {self.statistic}, change number"
             f" {self.pair + 1}; wrong with a chance of {risk:.2g} at most)."
         )
         return {
             "violated": f"VIOLATED. {found} More leaks than was promised: do not publish with this.",
-            "wasteful": f"Wasteful. {found} Nothing contradicts the promise, but far less leaks than it allows: there is"
-            " more noise than needed, or this audit did not find the way in.",
-            "unclear": f"Unclear. {found} Nothing contradicts the promise; more trials would tell whether noise is wasted.",
+            "wasteful": f"Wasteful. {found} Nothing contradicts the promise, but far less leaks than it allows: there"
+            " is more noise than needed, or this audit did not find the way in.",
+            "unclear": f"Unclear. {found} Nothing contradicts the promise; more trials would tell whether"
+            " noise is wasted.",
             "kept": f"Kept. {found} Nothing contradicts the promise, and little noise is wasted.",
         }[self.verdict]
 
@@ -135,8 +136,8 @@ def audit(
 
     Guarantee
     ---------
-    If the releases keep the promise, the verdict is "violated" with a chance of at most 1 - confidence. Assumed: objects
-    are independent of each other, and so are the coordinates of one. For Gaussian budgets the promise is that of a
+    If the releases keep the promise, the verdict is "violated" with a chance of at most 1 - confidence. Assumed:
+    objects are independent of each other, and so are the coordinates of one. For Gaussian budgets the promise is that of a
     Gaussian mechanism (see `certificate`); `certificate.rho_of_any` is a bound without that assumption.
 
     Examples
@@ -220,7 +221,9 @@ def _shortlist(
         return list(range(len(pairs)))
     rows = released(pairs[0][0], pilot).astype(np.float64)
     if rows.shape[1] != len(pairs[0][0]):
-        raise InvalidArgument("neighbours", f"{len(pairs)} pairs", f"at most {SHORTLIST} if there is not one release a step")
+        raise InvalidArgument(
+            "neighbours", f"{len(pairs)} pairs", f"at most {SHORTLIST} if there is not one release a step"
+        )
     covariance = pooled_covariance(rows - rows.mean(axis=0))
     shifts = np.array([np.cumsum(np.subtract(second, first, dtype=np.float64)) for first, second in pairs])
     distances = np.einsum("ij,ij->i", shifts, solve(covariance, shifts.T).T)

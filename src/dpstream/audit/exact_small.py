@@ -39,7 +39,8 @@ def rounded_law(mechanism: Mechanism, scale: float, steps: int, reach: tuple[int
     L, _ = mechanism.factors(steps)
     if mechanism.noise == "laplace":
         return RoundedLaw(_laplace(L, scale, reach))
-    return RoundedLaw(_gaussian(np.linalg.cholesky(scale**2 * L @ L.T), reach))
+    C: NDArray[np.float64] = np.linalg.cholesky(scale**2 * L @ L.T).astype(np.float64)
+    return RoundedLaw(_gaussian(C, reach))
 
 
 def renyi_divergence(law: RoundedLaw, shift: tuple[int, ...], order: float) -> float:
@@ -103,7 +104,7 @@ def _log_interval(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.
 def _laplace(L: NDArray[np.float64], scale: float, reach: tuple[int, ...]) -> NDArray[np.float64]:
     """One Laplace draw, or two with r₁ = b z₁ and r₂ = ±r₁ + b z₂ (or b z₂ alone): no kink inside a half box."""
     if L.shape == (1, 1):
-        k, b = np.arange(-reach[0], reach[0] + 1), scale * abs(float(L[0, 0]))
+        k, b = np.arange(-reach[0], reach[0] + 1, dtype=np.float64), scale * abs(float(L[0, 0]))
         return _log_laplace_interval((k - 0.5) / b, (k + 0.5) / b)
     if L.shape != (2, 2) or L[0, 1] != 0 or not np.isin(L, (-1.0, 0.0, 1.0)).all():
         raise InvalidArgument("mechanism", L.tolist(), "one release, or two whose L is lower triangular of 0, 1 and -1")

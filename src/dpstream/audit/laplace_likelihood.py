@@ -46,16 +46,17 @@ class LaplaceLikelihood:
         return "Laplace likelihood"
 
 
-def laplace_likelihood(mechanism: Mechanism, scale: float, first: NDArray[Any], second: NDArray[Any]) -> LaplaceLikelihood:
+def laplace_likelihood(
+    mechanism: Mechanism, scale: float, first: NDArray[Any], second: NDArray[Any]
+) -> LaplaceLikelihood:
     """The likelihood ratio for two streams of the same length."""
     L, _ = mechanism.factors(len(first))
     rows, columns = L.shape
     if columns > rows + 1:
         raise InvalidArgument("mechanism", mechanism, "one whose L has at most one column more than rows")
     hidden = None if rows == columns else scipy.linalg.null_space(L)[:, 0]
-    return LaplaceLikelihood(
-        np.linalg.pinv(L) / scale, hidden, np.cumsum(first, dtype=np.float64), np.cumsum(second, dtype=np.float64)
-    )
+    inverse = np.asarray(np.linalg.pinv(L) / scale, dtype=np.float64)
+    return LaplaceLikelihood(inverse, hidden, np.cumsum(first, dtype=np.float64), np.cumsum(second, dtype=np.float64))
 
 
 def log_line_integral(z: NDArray[np.float64], direction: NDArray[np.float64]) -> NDArray[np.float64]:

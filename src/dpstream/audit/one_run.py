@@ -38,7 +38,6 @@ from dpstream.mechanisms.base import Mechanism, check_whole
 __all__ = ["Canaries", "OneRun", "canary_scores", "one_run_audit", "plant"]
 
 
-
 @dataclass(frozen=True)
 class Canaries:
     """Inputs to add to a stream, and the coins that decided them; keep the coins secret until the guesses are made.
@@ -102,7 +101,8 @@ class OneRun:
         return (
             f"{'VIOLATED' if self.violated else 'Not violated'}. {self.right} of {self.guesses} guesses about"
             f" {self.canaries} canaries were right, which takes {promise.name} of at least {self.measured:.4g};"
-            f" {promise.name} = {promise.value:.4g} was promised (wrong with a chance of {1 - self.confidence:.2g} at most)."
+            f" {promise.name} = {promise.value:.4g} was promised (wrong with a chance of"
+            f" {1 - self.confidence:.2g} at most)."
         )
 
 
@@ -214,7 +214,7 @@ def _chance(m: int, r: int, right: int, epsilon: float, delta: float) -> float:
 
 
 def _gaussian_refuted(mu: float, m: int, r: int, right: int, risk: float) -> bool:
-    """Whether a Gaussian mechanism with this μ has a chance below `risk` of `right` or more right guesses; see above."""
+    """Whether a Gaussian mechanism with this μ gives `right` or more right guesses with a chance below `risk`."""
     # All of the chance sits at `right` exactly: more right guesses would ask for more below them.
     hit, missed, mass = right / m * risk, (r - right) / m * risk, risk
     for i in range(right, 0, -1):

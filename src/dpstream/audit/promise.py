@@ -75,7 +75,7 @@ class Promise:
         return loss**2 / 2
 
     def part(self, of_price: float) -> float:
-        """What part of the promise is left if the squared distance μ² (for a pure budget: ε) is this part of the full one."""
+        """The part of the promise that is spent when this part of the price is: of μ², or of a pure ε."""
         if not isinstance(self.budget, ApproxDP):
             return of_price
         return gaussian_epsilon(self.budget.mu * of_price**0.5, self.budget.delta) / self.budget.epsilon
@@ -87,7 +87,8 @@ class Promise:
                 found = np.maximum(np.log((1 - beta) / alpha), np.log((1 - alpha) / beta))
             else:
                 found = -ndtri(alpha) - ndtri(beta)
-        return np.where(alpha + beta < 1, np.nan_to_num(found, nan=0.0, posinf=ENDLESS, neginf=0.0), 0.0)
+        known: NDArray[np.float64] = np.nan_to_num(found, nan=0.0, posinf=ENDLESS, neginf=0.0)
+        return np.where(alpha + beta < 1, known, 0.0)
 
     def least_errors(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
         """The promised trade-off curve: no test with this α has a β below."""

@@ -72,7 +72,9 @@ class LowBits:
         return f"low bits of release {self.step + 1}"
 
 
-def learned_filter(first: NDArray[Any], second: NDArray[Any], shift: NDArray[np.float64] | None = None) -> MatchedFilter:
+def learned_filter(
+    first: NDArray[Any], second: NDArray[Any], shift: NDArray[np.float64] | None = None
+) -> MatchedFilter:
     """The matched filter for a covariance, and unless given a shift, that are estimated from trials."""
     mean0, mean1 = first.mean(axis=0, dtype=np.float64), second.mean(axis=0, dtype=np.float64)
     covariance = pooled_covariance(first - mean0, second - mean1)
@@ -90,5 +92,4 @@ def solve(covariance: NDArray[np.float64], shift: NDArray[np.float64]) -> NDArra
     """C⁻¹d, also where C is singular because two releases share their noise."""
     n = len(covariance)
     ridge = RIDGE * max(float(np.trace(covariance)) / n, 1e-30)
-    solution: NDArray[np.float64] = np.linalg.solve(covariance + ridge * np.eye(n), shift)
-    return solution
+    return np.asarray(np.linalg.solve(covariance + ridge * np.eye(n), shift), dtype=np.float64)

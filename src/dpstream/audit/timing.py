@@ -41,8 +41,8 @@ class Timing:
 
     def __str__(self) -> str:
         return (
-            f"Counter.add, {self.calls:,} calls: rank correlation of |noise| and time {self.correlation:+.4f}, in size at"
-            f" most {self.bound:.4f} (confidence {self.confidence:.6g})."
+            f"Counter.add, {self.calls:,} calls: rank correlation of |noise| and time {self.correlation:+.4f}, in size"
+            f" at most {self.bound:.4f} (confidence {self.confidence:.6g})."
         )
 
 
@@ -70,7 +70,9 @@ def time_counter(budget: Budget, calls: int = 40_000, confidence: float = 1 - 1e
     return Timing(calls, correlation, math.tanh(math.atanh(abs(correlation)) + spread), confidence)
 
 
-def rank_correlation(a: np.ndarray[tuple[int], np.dtype[np.float64]], b: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+def rank_correlation(
+    a: np.ndarray[tuple[int], np.dtype[np.float64]], b: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> float:
     """Spearman's; 0 if one of them never changes."""
     ranks_a, ranks_b = rankdata(a), rankdata(b)
     if np.ptp(ranks_a) == 0 or np.ptp(ranks_b) == 0:

@@ -85,14 +85,21 @@ def _row(title: str, lane: str, budget: Budget, steps: int | None) -> Row:
 
 
 def _audit_all(chosen: list[Row], trials: int, confidence: float) -> list[Audit]:
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeRemainingColumn(),
+    )
     found = []
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("auditing", total=len(chosen))
         for i, row in enumerate(chosen):
             progress.update(task, description=str(row) if len(chosen) > 1 else "auditing")
             result = row.audit(
-                trials, confidence, report=lambda part, i=i: progress.update(task, completed=i + part)  # type: ignore[misc]
+                trials,
+                confidence,
+                report=lambda part, i=i: progress.update(task, completed=i + part),  # type: ignore[misc]
             )
             found.append(result)
     return found
@@ -136,6 +143,6 @@ def _summary(found: list[Audit], confidence: float) -> str:
     least = min(result.ratio for result in found)
     return (
         f"{len(found)} audits: {violated} violated, {wasteful} wasteful; the least certified part of a promise is"
-        f" {100 * least:.1f} %. Each bound is wrong with a chance of at most {1 - confidence:.2g}. `possible`: what so many"
-        " releases can show at best of a promise that may cover more of them."
+        f" {100 * least:.1f} %. Each bound is wrong with a chance of at most {1 - confidence:.2g}. `possible`: what so"
+        " many releases can show at best of a promise that may cover more of them."
     )

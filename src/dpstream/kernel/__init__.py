@@ -20,8 +20,6 @@ from dpstream.kernel.twin import LAPLACE_ERROR, NORMAL_ERROR, TILE_F32, TILE_F64
 
 if TYPE_CHECKING:
     from dpstream.kernel.twin import (
-        add_into_f32,
-        add_into_f64,
         flag_unsafe,
         laplace_f64,
         normal_f32,
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
         recurrence_block_f64,
         recurrence_step_f32,
         recurrence_step_f64,
+        release_f32,
         round_guarded,
         smooth_moves,
         stack_block_f32,
@@ -43,8 +42,6 @@ __all__ = [
     "TILE_F32",
     "TILE_F64",
     "SlowKernelWarning",
-    "add_into_f32",
-    "add_into_f64",
     "flag_unsafe",
     "laplace_f64",
     "name",
@@ -53,6 +50,7 @@ __all__ = [
     "recurrence_block_f64",
     "recurrence_step_f32",
     "recurrence_step_f64",
+    "release_f32",
     "round_guarded",
     "smooth_moves",
     "stack_block_f32",

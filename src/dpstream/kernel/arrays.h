@@ -164,9 +164,3 @@ static CLONES size_t NAMED(stack_block)(const uint8_t *pops, const double *push,
         return NAMED(stack_moves)(pops, push, padding, mix, mix_columns, z, zpad, stack, depth, out, n, 1);
     return NAMED(stack_moves)(pops, push, padding, mix, mix_columns, z, zpad, stack, depth, out, n, d);
 }
-
-static CLONES void NAMED(add_into)(REAL *restrict out, const REAL *restrict x, REAL weight, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = out[i] + x[i] * weight;
-}

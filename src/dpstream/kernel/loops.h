@@ -328,6 +328,21 @@ static CLONES uint64_t round_small(const double *restrict x, double guard, int64
     return close;
 }
 
+/* One pass over a float32 stream's sums: take x in, release sum plus noise, rounded to the grid. From 2^23 steps of the grid on
+   a float has no bits below it. */
+static CLONES void loop_release_f32(const float *restrict x, double *restrict total, float *restrict release, float grid,
+                                    float per_grid, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double sum = total[i] + (double)x[i];
+        total[i] = sum;
+        float steps = (float)(sum + (double)release[i]) * per_grid;
+        float size = float_of(float_bits(steps) & 0x7fffffffu);
+        float nearest = size < 0x1p23f ? (size + 0x1p23f) - 0x1p23f : size;
+        release[i] = (steps < 0 ? -nearest : nearest) * grid;
+    }
+}
+
 #define ROUND_BLOCK 512
 
 static size_t loop_round(const double *restrict x, double guard, int64_t *restrict out, size_t n)

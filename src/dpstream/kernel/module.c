@@ -182,33 +182,21 @@ static PyObject *recurrence_step_f64(PyObject *Py_UNUSED(module), PyObject *cons
     return recurrence_step(args, nargs, 0);
 }
 
-static PyObject *add_into(PyObject *const *args, Py_ssize_t nargs, int single)
+static PyObject *release_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
 {
     Buffers held = {.count = 0};
-    Py_buffer *out, *x;
-    double weight;
-    if (!has_arguments("add_into", nargs, 3) || !(out = take(&held, args[0], "out", single ? 'f' : 'd', 1, 0)) ||
-        !(x = take(&held, args[1], "x", single ? 'f' : 'd', 0, 0)) || !take_double(args[2], &weight) ||
-        !has_items(&held, x, items(out)) || !are_apart(&held, NULL, NULL))
+    Py_buffer *x, *total, *out;
+    double grid;
+    if (!has_arguments("release_f32", nargs, 4) || !(x = take(&held, args[0], "x", 'f', 0, 0)) ||
+        !(total = take(&held, args[1], "total", 'd', 1, 0)) || !(out = take(&held, args[2], "release", 'f', 1, 0)) ||
+        !take_double(args[3], &grid) || !has_items(&held, total, items(x)) || !has_items(&held, out, items(x)) ||
+        !are_apart(&held, NULL, NULL))
         return refuse(&held);
     Py_BEGIN_ALLOW_THREADS
-    if (single)
-        loop_add_into_f32(out->buf, x->buf, (float)weight, items(out));
-    else
-        loop_add_into_f64(out->buf, x->buf, weight, items(out));
+    loop_release_f32(x->buf, total->buf, out->buf, (float)grid, (float)(1 / grid), items(x));
     Py_END_ALLOW_THREADS
     release(&held);
     Py_RETURN_NONE;
-}
-
-static PyObject *add_into_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
-{
-    return add_into(args, nargs, 1);
-}
-
-static PyObject *add_into_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
-{
-    return add_into(args, nargs, 0);
 }
 
 /* ---- many steps of a short vector ---- */
@@ -402,8 +390,7 @@ static PyMethodDef methods[] = {
     ENTRY(stack_step_f64, "node_words, node_weight, pad_words, pad_weight, base, top, out"),
     ENTRY(recurrence_step_f32, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),
     ENTRY(recurrence_step_f64, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),
-    ENTRY(add_into_f32, "out, x, weight"),
-    ENTRY(add_into_f64, "out, x, weight"),
+    ENTRY(release_f32, "x, total, release, grid"),
     ENTRY(stack_block_f32, "pops, push, padding, mix, z, zpad, stack, depth, out"),
     ENTRY(stack_block_f64, "pops, push, padding, mix, z, zpad, stack, depth, out"),
     ENTRY(smooth_moves, "label, pops, padding"),

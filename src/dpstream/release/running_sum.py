@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from dpstream import kernel
 from dpstream.budget import Budget
 from dpstream.errors import (
     HorizonExceeded,
@@ -281,10 +282,7 @@ class RunningSum:
 
     def _add_in_float64(self, x: NDArray[Any], release: NDArray[Any], low: int, high: int) -> None:
         """Add float32 data to its sums, and the sums to the noise that `release` holds."""
-        total = self._sum[low:high]
-        np.add(total, x, out=total)
-        np.add(total, release, out=release, casting="same_kind")
-        self._round(release)
+        kernel.release_f32(x, self._sum[low:high], release, self._grid)
 
     def _add_compensated(self, x: NDArray[Any], release: NDArray[Any], low: int, high: int) -> None:
         """The same for float64 data: what rounding loses is summed on its own (Knuth's two-sum)."""

@@ -17,10 +17,9 @@ from dpstream.kernel.twin.label_walk import smooth_moves
 from dpstream.kernel.twin.rounding import round_guarded
 from dpstream.kernel.twin.transform import TILE_F32, TILE_F64
 from dpstream.kernel.twin.vector_steps import (
-    add_into_f32,
-    add_into_f64,
     recurrence_step_f32,
     recurrence_step_f64,
+    release_f32,
     stack_step_f32,
     stack_step_f64,
 )
@@ -30,8 +29,6 @@ __all__ = [
     "NORMAL_ERROR",
     "TILE_F32",
     "TILE_F64",
-    "add_into_f32",
-    "add_into_f64",
     "flag_unsafe",
     "laplace_f64",
     "normal_f32",
@@ -39,6 +36,7 @@ __all__ = [
     "recurrence_block_f64",
     "recurrence_step_f32",
     "recurrence_step_f64",
+    "release_f32",
     "round_guarded",
     "smooth_moves",
     "stack_block_f32",

@@ -208,25 +208,25 @@ def recurrence_step_f64(
     _recurrence_step(TILE_F64, words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out)
 
 
-def _add_into(dtype: type[np.float32 | np.float64], out: object, x: object, weight: SupportsFloat) -> None:
-    target = array_of("out", out, dtype, write=True)
-    source = array_of("x", x, dtype)
-    factor = dtype(float(weight))
-    check_items("x", source, target.size)
-    check_apart({"out": target}, {"x": source})
-    scratch = np.empty(min(CHUNK, target.size), dtype)
-    for first in range(0, target.size, CHUNK):
+def release_f32(x: Single, total: Double, release: Single, grid: SupportsFloat, /) -> None:
+    """Take `x` into the sums: ``total += x``, and ``release`` becomes total + release, rounded to the `grid`.
+
+    `release` holds the noise on entry. The grid is a power of two, so that scaling by it rounds nothing; from 2^23 of
+    its steps on a float32 has no bits below it, and is left as it is.
+    """
+    source = array_of("x", x, np.float32)
+    sums = array_of("total", total, np.float64, write=True)
+    target = array_of("release", release, np.float32, write=True)
+    step, per_step = np.float32(float(grid)), np.float32(1 / float(grid))
+    check_items("total", sums, source.size)
+    check_items("release", target, source.size)
+    check_apart({"total": sums, "release": target}, {"x": source})
+    whole = np.float32(2.0**23)
+    for first in range(0, source.size, CHUNK):
         here = slice(first, first + CHUNK)
-        part = scratch[: target[here].size]
-        np.multiply(source[here], factor, out=part)
-        np.add(target[here], part, out=target[here])
-
-
-def add_into_f32(out: Single, x: Single, weight: SupportsFloat, /) -> None:
-    """``out += weight · x``."""
-    _add_into(np.float32, out, x, weight)
-
-
-def add_into_f64(out: Double, x: Double, weight: SupportsFloat, /) -> None:
-    """``out += weight · x``."""
-    _add_into(np.float64, out, x, weight)
+        part = sums[here]
+        part += source[here]
+        steps = (part + target[here]).astype(np.float32) * per_step
+        size = np.abs(steps)
+        nearest = np.where(size < whole, (size + whole) - whole, size)
+        np.multiply(np.where(steps < 0, -nearest, nearest), step, out=target[here])
