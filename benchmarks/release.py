@@ -46,7 +46,7 @@ def peak_bytes(setup: str, work: str) -> int:
 def additions() -> Iterator[Row]:
     """One release at a time, everything counted: checks, sums, noise."""
     count = 20_000
-    source = peers.paper_in_python(10**8)
+    source = peers.paper_as_published(10**8, 1)
     counters = [
         dp.Counter(MILLION, BUDGET, key=KEY),
         dp.Counter(MILLION, BUDGET, key=KEY, mechanism=SmoothBinary(MILLION)),
@@ -76,7 +76,7 @@ def additions() -> Iterator[Row]:
 
 def extensions() -> Iterator[Row]:
     """A whole stream at once, from a counter built for it."""
-    source = peers.paper_in_python(10**8)
+    source = peers.paper_as_published(10**8, 1)
     xs = np.random.default_rng(1).integers(0, 2, MILLION)
 
     def whole(mechanism: Mechanism | str) -> Callable[[], object]:

@@ -12,6 +12,7 @@ __all__ = [
     "CapacityError",
     "DenseTooLarge",
     "DpstreamError",
+    "ForkedStore",
     "ForkedStream",
     "HorizonExceeded",
     "HorizonRequired",
@@ -473,3 +474,14 @@ class BudgetLimitExceeded(StoreError):
             " already. It was not created"
         )
         self.name, self.limit, self.spent, self.asked = name, limit, spent, asked
+
+
+class ForkedStore(StoreError, ForkedStream):
+    """A store was used in a forked child of the process that had it open."""
+
+    def __init__(self) -> None:
+        DpstreamError.__init__(
+            self,
+            "this process was forked while the store was open, and neither locks nor SQLite's connections survive that."
+            " Keep using the store in the parent, or start the child as a new process (spawn instead of fork)",
+        )

@@ -1,7 +1,8 @@
 """What is fuzzed: every parser of bytes that come from a file or from somebody else.
 
 Each target takes arbitrary bytes and fails unless they are refused by a `DpstreamError` or mean exactly what the
-parser's own writer would have written. Run by atheris (`with_atheris.py`, in .ci/run) and, smaller, by Hypothesis (`make test`).
+parser's own writer would have written. Run by atheris (`with_atheris.py`, in .ci/run) and, smaller, by Hypothesis
+(`make test`).
 """
 
 import numpy as np

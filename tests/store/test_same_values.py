@@ -20,6 +20,7 @@ MECHANISMS = {
 @pytest.fixture(autouse=True)
 def _save_often(monkeypatch):
     monkeypatch.setattr(durable_release, "REPLAYED_VALUES", 10)
+    monkeypatch.setattr(durable_release, "REPLAYED_STEPS", 4)
 
 
 def plain(stream, kind, **settings):

@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.audit.certificate import Certificate, check_confidence, error_rate_bound
-from dpstream.audit.laplace_likelihood import laplace_likelihood
-from dpstream.audit.promise import Promise, predicted_bounds
-from dpstream.audit.statistic import LowBits, MatchedFilter, Statistic, learned_filter, pooled_covariance, solve
+from dpstream.audit.promise import Promise
+from dpstream.audit.search import SHORTLIST, errors_at, search, thresholds_between
 from dpstream.audit.trials import MakeRelease, Stream, run
 from dpstream.budget import Budget
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import check_whole
-from dpstream.release.terms import Terms, check_budget
+from dpstream.release.terms import check_budget
 
 __all__ = ["WASTEFUL", "Audit", "Verdict", "audit"]
 
@@ -31,10 +30,6 @@ Verdict = Literal["kept", "violated", "wasteful", "unclear"]
 
 #: Below this part of the promise the noise is called wasteful, if more trials could not change that.
 WASTEFUL = 0.85
-#: So many of the changed steps that tell most, by the covariance, are tried out.
-SHORTLIST = 3
-#: Thresholds that are tried.
-THRESHOLDS = 400
 
 
 @dataclass(frozen=True)
@@ -92,8 +87,8 @@ class Audit:
         trials = self.certificate.first_trials + self.certificate.second_trials
         found = (
             f"{self.budget!r} promises {name} = {self.promised:.4g}. In {trials:,} trials the releases gave away"
-            f" at least {name} = {self.measured:.4g}, {100 * self.ratio:.0f} % of it (by the {self.statistic}, change number"
-            f" {self.pair + 1}; wrong with a chance of {risk:.2g} at most)."
+            f" at least {name} = {self.measured:.4g}, {100 * self.ratio:.0f} % of it (by the {self.statistic},"
+            f" change number {self.pair + 1}; wrong with a chance of {risk:.2g} at most)."
         )
         return {
             "violated": f"VIOLATED. {found} More leaks than was promised: do not publish with this.",
@@ -137,8 +132,8 @@ def audit(
     Guarantee
     ---------
     If the releases keep the promise, the verdict is "violated" with a chance of at most 1 - confidence. Assumed:
-    objects are independent of each other, and so are the coordinates of one. For Gaussian budgets the promise is that of a
-    Gaussian mechanism (see `certificate`); `certificate.rho_of_any` is a bound without that assumption.
+    objects are independent of each other, and so are the coordinates of one. For Gaussian budgets the promise is that
+    of a Gaussian mechanism (see `certificate`); `certificate.rho_of_any` is a bound without that assumption.
 
     Examples
     --------
@@ -161,7 +156,7 @@ def audit(
         return rows
 
     terms = getattr(make_release(), "_terms", None)
-    test = _search(pairs, terms, promise, released, pilot, trials, (1 - confidence) / 2)
+    test = search(pairs, terms, promise, released, pilot, trials, (1 - confidence) / 2)
     first, second = (test.statistic(released(stream, trials)) for stream in pairs[test.pair])
     meter.finish()
     certificate = Certificate(
@@ -182,118 +177,9 @@ def audit(
     )
 
 
-@dataclass(frozen=True)
-class _Test:
-    pair: int
-    statistic: Statistic
-    threshold: float
-    expected: float
-
-
-def _search(
-    pairs: list[tuple[Stream, Stream]],
-    terms: Terms | None,
-    promise: Promise,
-    released: Callable[[Stream, int], NDArray[Any]],
-    pilot: int,
-    trials: int,
-    risk: float,
-) -> _Test:
-    """The pair, statistic and threshold that promise most, by pilot trials."""
-    best: _Test | None = None
-    for pair in _shortlist(pairs, released, pilot):
-        rows = [released(stream, pilot) for stream in pairs[pair]]
-        half = pilot // 2
-        learn, choose = [r[:half] for r in rows], [r[half:] for r in rows]
-        for statistic in _statistics(pairs[pair], terms, learn[0], learn[1]):
-            threshold, expected = _threshold(statistic(choose[0]), statistic(choose[1]), promise, trials, risk)
-            if best is None or expected > best.expected:
-                best = _Test(pair, statistic, threshold, expected)
-    assert best is not None  # noqa: S101
-    return best
-
-
-def _shortlist(
-    pairs: list[tuple[Stream, Stream]], released: Callable[[Stream, int], NDArray[Any]], pilot: int
-) -> list[int]:
-    """The pairs whose sums differ most, measured against the covariance of the releases as they really are."""
-    if len(pairs) <= SHORTLIST:
-        return list(range(len(pairs)))
-    rows = released(pairs[0][0], pilot).astype(np.float64)
-    if rows.shape[1] != len(pairs[0][0]):
-        raise InvalidArgument(
-            "neighbours", f"{len(pairs)} pairs", f"at most {SHORTLIST} if there is not one release a step"
-        )
-    covariance = pooled_covariance(rows - rows.mean(axis=0))
-    shifts = np.array([np.cumsum(np.subtract(second, first, dtype=np.float64)) for first, second in pairs])
-    distances = np.einsum("ij,ij->i", shifts, solve(covariance, shifts.T).T)
-    return [int(i) for i in np.argsort(-distances, kind="stable")[:SHORTLIST]]
-
-
-def _statistics(
-    pair: tuple[Stream, Stream], terms: Terms | None, first: NDArray[Any], second: NDArray[Any]
-) -> list[Statistic]:
-    """All that may tell the two streams apart: what the design says, what the pilot trials teach, and low bits."""
-    shift = np.cumsum(np.subtract(pair[1], pair[0], dtype=np.float64))
-    plain = first.shape[1] == len(shift)
-    found: list[Statistic] = [learned_filter(first, second)]
-    if plain:
-        found.append(learned_filter(first, second, shift))
-        found += _designed(terms, pair, shift)
-    moved = np.flatnonzero(shift) if plain else np.arange(first.shape[1])
-    for step in {int(moved[0]), int(moved[-1])} if moved.size else set():
-        found += [LowBits(step, 1), LowBits(step, -1)]
-    return found
-
-
-def _designed(terms: Terms | None, pair: tuple[Stream, Stream], shift: NDArray[np.float64]) -> list[Statistic]:
-    """The likelihood ratio that the terms of a Counter or RunningSum imply, if it can be computed."""
-    if terms is None:
-        return []
-    if terms.mechanism.noise == "laplace":
-        try:
-            return [laplace_likelihood(terms.mechanism, terms.scale, *pair)]
-        except InvalidArgument:
-            return []
-    L, _ = terms.mechanism.factors(len(shift))
-    rounding = 1 / 12 if terms.lane == "exact" else 0.0
-    weights = solve(terms.scale**2 * L @ L.T + rounding * np.eye(len(shift)), shift)
-    return [MatchedFilter(weights, np.cumsum(pair[0], dtype=np.float64) + shift / 2)]
-
-
-def _threshold(
-    first: NDArray[np.float64], second: NDArray[np.float64], promise: Promise, trials: int, risk: float
-) -> tuple[float, float]:
-    """The threshold that is expected to prove most, and how much."""
-    candidates = _between(first, second)
-    alpha, beta = (
-        predicted_bounds(wrong, len(scores), trials, risk)
-        for wrong, scores in zip(_errors(first, second, candidates), (first, second), strict=True)
-    )
-    strength = promise.strength(alpha, beta)
-    best = int(strength.argmax())
-    return float(candidates[best]), float(strength[best])
-
-
-def _between(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Thresholds halfway between neighbouring quantiles of all scores: where there is a gap, in the middle of it."""
-    both = np.sort(np.concatenate([first, second]))
-    some = both[np.linspace(0, len(both) - 1, THRESHOLDS).astype(int)]
-    return np.unique((some[1:] + some[:-1]) / 2)
-
-
-def _errors(
-    first: NDArray[np.float64], second: NDArray[np.float64], thresholds: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """False positives and false negatives at each threshold."""
-    positives = len(first) - np.searchsorted(np.sort(first), thresholds, side="right")
-    negatives = np.searchsorted(np.sort(second), thresholds, side="right")
-    return positives.astype(np.int64), negatives.astype(np.int64)
-
-
 def _curve(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
-    thresholds = _between(first, second)
-    positives, negatives = _errors(first, second, thresholds)
+    thresholds = thresholds_between(first, second)
+    positives, negatives = errors_at(first, second, thresholds)
     return np.array([positives / len(first), negatives / len(second)])
 
 

@@ -47,7 +47,7 @@ class Certificate:
     --------
     >>> certificate = Certificate(0, 10_000, 9_000, 10_000, confidence=0.999999)
     >>> round(certificate.epsilon(), 2), round(certificate.mu, 2)
-    (4.07, 1.63)
+    (4.08, 1.61)
     """
 
     false_positives: int

@@ -73,8 +73,10 @@ def _gaussian(C: NDArray[np.float64], reach: tuple[int, ...]) -> NDArray[np.floa
     *outer, last = reach
     # Nodes of all dimensions but the last: their releases, their log weights, and which box they lie in.
     grids = [(np.arange(-n, n + 1)[:, None] + _NODES / 2).ravel() for n in outer]
-    points = np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, len(outer))
-    u = np.linalg.solve(C[:-1, :-1], points.T).T if outer else points
+    points = (
+        np.stack(np.meshgrid(*grids, indexing="ij"), axis=-1).reshape(-1, len(outer)) if outer else np.zeros((1, 0))
+    )
+    u = np.linalg.solve(C[:-1, :-1], points.T).T
     log_weight = -0.5 * (u**2).sum(axis=1) - 0.5 * len(outer) * math.log(2 * math.pi)
     log_weight -= np.log(np.diag(C)[:-1]).sum()
     centre = u @ C[-1, :-1]
@@ -109,7 +111,7 @@ def _laplace(L: NDArray[np.float64], scale: float, reach: tuple[int, ...]) -> ND
     if L.shape != (2, 2) or L[0, 1] != 0 or not np.isin(L, (-1.0, 0.0, 1.0)).all():
         raise InvalidArgument("mechanism", L.tolist(), "one release, or two whose L is lower triangular of 0, 1 and -1")
     first, last = reach
-    k = np.arange(-first, first + 1)
+    k = np.arange(-first, first + 1, dtype=np.float64)
     halves = np.stack([k - 0.25, k + 0.25], axis=1)[:, :, None] + _NODES / 4
     log_weight = np.log(_WEIGHTS / 4) - np.abs(halves) / scale - math.log(2 * scale)
     result = np.empty((len(k), 2 * last + 1))

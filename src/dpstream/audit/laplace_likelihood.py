@@ -63,8 +63,8 @@ def log_line_integral(z: NDArray[np.float64], direction: NDArray[np.float64]) ->
     """Ln ∫ exp(-‖z + t·direction‖₁) dt, for each row of z.
 
     >>> value = log_line_integral(np.array([[0.0, 3.0]]), np.array([1.0, 0.0]))  # e^-3 ∫ e^-|t| dt = 2 e^-3
-    >>> round(float(value[0]), 6) == round(np.log(2) - 3, 6)
-    True
+    >>> round(float(value[0]), 6)  # ln 2 - 3
+    -2.306853
     """
     moving = np.abs(direction) > 1e-12
     still = np.abs(z[:, ~moving]).sum(axis=1)

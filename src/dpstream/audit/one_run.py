@@ -175,7 +175,7 @@ def one_run_audit(
     >>> from dpstream import pure_dp
     >>> canaries = plant(2000, rng=np.random.default_rng(1))
     >>> print(one_run_audit(canaries.included * 1.0, canaries, pure_dp(1.0)))  # nothing was hidden at all
-    VIOLATED. 200 of 200 guesses about 2000 canaries were right, which takes ε of at least 2.632; ε = 1 was promised ...
+    VIOLATED. 200 of 200 guesses about 2000 canaries were right, which takes ε of at least 2.638; ε = 1 was promised ...
     """
     m = len(canaries.included)
     guesses = max(2, m // 10) if guesses is None else check_whole("guesses", guesses, least=2)

@@ -87,15 +87,16 @@ class Promise:
                 found = np.maximum(np.log((1 - beta) / alpha), np.log((1 - alpha) / beta))
             else:
                 found = -ndtri(alpha) - ndtri(beta)
-        known: NDArray[np.float64] = np.nan_to_num(found, nan=0.0, posinf=ENDLESS, neginf=0.0)
-        return np.where(alpha + beta < 1, known, 0.0)
+        known = np.nan_to_num(found, nan=0.0, posinf=ENDLESS, neginf=0.0)
+        return np.asarray(np.where(alpha + beta < 1, known, 0.0), dtype=np.float64)
 
     def least_errors(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
         """The promised trade-off curve: no test with this α has a β below."""
         if isinstance(self.budget, _GaussianBudget):
             return np.asarray(ndtr(-ndtri(alpha) - self.budget.mu))
-        e = np.exp(self.value)
-        return np.maximum(0.0, np.maximum(1 - e * alpha, (1 - alpha) / e))
+        e = math.exp(self.value)
+        least: NDArray[np.float64] = np.maximum(0.0, np.maximum(1 - e * alpha, (1 - alpha) / e))
+        return least
 
 
 def predicted_bounds(errors: NDArray[np.int64], seen: int, later: int, risk: float) -> NDArray[np.float64]:

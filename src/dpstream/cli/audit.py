@@ -32,7 +32,7 @@ def audit(
     epsilon: Annotated[float | None, typer.Option(help="A pure budget, or with --delta an (ε, δ) one.")] = None,
     delta: Annotated[float | None, typer.Option(help="The δ of an (ε, δ) budget.")] = None,
     steps: Annotated[int | None, typer.Option(help="How many releases; a few if left out.")] = None,
-    trials: Annotated[int, typer.Option(help="How often each of the two streams is run.")] = 400_000,
+    trials: Annotated[int, typer.Option(help="How often each of the two streams is run.")] = 800_000,
     confidence: Annotated[float, typer.Option(help="The chance, at least, that a bound holds.")] = 1 - 1e-6,
     plot: Annotated[Path | None, typer.Option(help="Save the trade-off curve as a picture (extra: plot).")] = None,
     everything: Annotated[

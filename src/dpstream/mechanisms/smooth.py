@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import comb, sqrt
 from typing import ClassVar, Self
 
@@ -176,10 +176,7 @@ class SmoothBinary(IntervalTree):
         replaced = lowest_block(cursor)
         # Trailing ones are padding of the release before: they were never stored.
         pops = 0 if cursor & 1 else replaced
-        padding: tuple[float, ...] = ()
-        if self.padded and replaced > 1:
-            padding = (sqrt(replaced - 1),) if self.noise == "gaussian" else (1.0,) * (replaced - 1)
-        return Move(pops, (1.0,), padding), next_label(cursor)
+        return _move(pops, replaced - 1 if self.padded else 0, self.noise), next_label(cursor)
 
     def entries(self, t: int) -> tuple[Entry, ...]:
         """One entry for each one of ``label(t + 1)`` that is not a trailing one."""
@@ -276,3 +273,11 @@ def _smallest_product(leaves: int, power: int) -> tuple[int, int]:
             best, chosen = zeros**power * ones, (zeros, ones)
         zeros += 1
     return chosen
+
+
+@cache
+def _move(pops: int, padding: int, noise: NoiseLaw) -> Move:
+    """One of the few moves there are: one node, and padding, which Gaussian noise merges into one draw."""
+    if noise == "gaussian":
+        return Move(pops, (1.0,), (sqrt(padding),) if padding else ())
+    return Move(pops, (1.0,), (1.0,) * padding)

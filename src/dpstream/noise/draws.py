@@ -35,6 +35,9 @@ NARROW = 64
 COORDINATES_LIMIT = 2**30
 STEPS_LIMIT = 2**50
 
+#: Lends memory for a purpose, a size and a dtype.
+Room = Callable[[str, int, Any], NDArray[Any]]
+
 TILE_BYTES = 256
 BLOCKS_PER_TILE = TILE_BYTES // BLOCK_BYTES
 
@@ -101,11 +104,15 @@ class Draws:
         self.keystream.fill(words, slot=slot, block=first * BLOCKS_PER_TILE)
         return words
 
-    def rows(self, first: int, count: int, slot: int) -> NDArray[Any]:
-        """The draws of `count` steps from step `first` on, one row a step."""
+    def rows(self, first: int, count: int, slot: int, room: Room | None = None) -> NDArray[Any]:
+        """The draws of `count` steps from step `first` on, one row a step.
+
+        `room(name, size, dtype)` may lend the memory of a narrow stream's draws; they are then good until it is lent
+        again.
+        """
         if self.narrow:
             start = (self.offset + first - 1) * self.stride
-            flat = self._range(start, start + count * self.stride, slot)
+            flat = self._range(start, start + count * self.stride, slot, room)
             return flat.reshape(count, self.coordinates)
         rows = np.empty((count, self.coordinates), dtype=self.dtype)
         for i in range(count):
@@ -141,15 +148,20 @@ class Draws:
         tile, lane = divmod(number, self.tile)
         return Address(slot, tile, lane)
 
-    def _range(self, start: int, stop: int, slot: int) -> NDArray[Any]:
+    def _range(self, start: int, stop: int, slot: int, room: Room | None = None) -> NDArray[Any]:
         """Draws number start..stop of a slot."""
         first, last = start // self.tile, -(-stop // self.tile)
-        words = np.empty((last - first) * TILE_BYTES, dtype=np.uint8)
+        lend = _new_memory if room is None else room
+        words = lend("words", (last - first) * TILE_BYTES, np.uint8)
         self.keystream.fill(words, slot=slot, block=first * BLOCKS_PER_TILE)
-        flat = np.empty((last - first) * self.tile, dtype=self.dtype)
+        flat = lend(f"draws of slot {slot}", (last - first) * self.tile, self.dtype)
         self._transform(words, flat)
         if self.exact:
             for i in kernel.flag_unsafe(words, self._kind):
                 address = self._address(first * self.tile + int(i), slot)
                 flat[i] = ideal_double(partial(ideal_draw, self.keystream, self.law, address))
         return flat[start - first * self.tile : stop - first * self.tile]
+
+
+def _new_memory(_: str, size: int, dtype: Any) -> NDArray[Any]:
+    return np.empty(size, dtype=dtype)

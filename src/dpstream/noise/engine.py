@@ -9,12 +9,13 @@ Neither chunking nor threads change a bit of the result.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dpstream import kernel
 from dpstream.mechanisms.base import Mechanism
@@ -61,6 +62,34 @@ def _run_part(work: Callable[[int, int], None], part: list[tuple[int, int]]) -> 
         work(low, high)
 
 
+class Workspace:
+    """Arrays that are used again by the next block of the same size, so that long blocks touch no new memory."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[Any]] = {}
+        self._keep = False
+
+    def array(self, name: str, shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+        """An uninitialised array; the same one as before for the same name and shape, while `kept` lasts."""
+        wanted = (shape,) if isinstance(shape, int) else shape
+        found = self._arrays.get(name)
+        if found is None or found.shape != wanted:
+            found = np.empty(wanted, dtype=dtype)
+            if self._keep:
+                self._arrays[name] = found
+        return found
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep arrays for reuse inside, and let go of them at the end."""
+        self._keep = True
+        try:
+            yield
+        finally:
+            self._keep = False
+            self._arrays.clear()
+
+
 class Engine(ABC):
     """The noise of one stream, step after step; `t` counts the steps made.
 
@@ -79,11 +108,12 @@ class Engine(ABC):
         self.chunks = chunks
         self.gain = gain
         self.t = 0
+        self.workspace = Workspace()
         self._errors: dict[int, float] = {}
 
     @abstractmethod
     def rows(self, count: int) -> NDArray[np.float64]:
-        """The noise of the next `count` steps of a narrow stream, one row a step."""
+        """The noise of the next `count` steps of a narrow stream, one row a step; good until the next call."""
 
     @abstractmethod
     def step(self, out: NDArray[Any]) -> None:

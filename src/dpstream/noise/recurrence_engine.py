@@ -72,8 +72,8 @@ class RecurrenceEngine(Engine):
 
     def rows(self, count: int) -> NDArray[np.float64]:
         first = self.t + 1
-        out = np.empty((count, self.draws.coordinates))
-        draws = np.ascontiguousarray(self.draws.rows(first, count, slot=0))
+        out = self.workspace.array("rows", (count, self.draws.coordinates))
+        draws = np.ascontiguousarray(self.draws.rows(first, count, 0, self.workspace.array))
         entering, leaving = self.mechanism.input_scale(first, count), self.mechanism.output_scale(first, count)
         self._block(draws, entering, leaving, self._state[0], out)
         self.t += count

@@ -71,13 +71,14 @@ class StackEngine(Engine):
         moves = self._moves(self.t + 1, count)
         if moves is None:
             return self._rows_by_pure_steps(count)
-        nodes = self.draws.rows(self.t + 1, count, slot=0)
-        padding = self.draws.rows(self.t + 1, count, slot=1) if moves.padding.any() else None
+        room = self.workspace.array
+        nodes = self.draws.rows(self.t + 1, count, 0, room)
+        padding = self.draws.rows(self.t + 1, count, 1, room) if moves.padding.any() else None
         depth = len(self._stack)
         stack = np.empty((self._room(moves, depth), self.draws.coordinates))
         for i, entry in enumerate(self._stack):
             stack[i] = entry
-        out = np.empty((count, self.draws.coordinates))
+        out = room("rows", (count, self.draws.coordinates))
         depth = kernel.stack_block_f64(
             moves.pops, moves.push, moves.padding, moves.mix, nodes, padding, stack, depth, out
         )
@@ -95,10 +96,16 @@ class StackEngine(Engine):
     def _moves(self, first: int, count: int) -> Moves | None:
         mechanism = self.mechanism
         if isinstance(mechanism, SmoothBinary) and (mechanism.noise == "gaussian" or not mechanism.padded):
-            pops, padded = np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.uint8)
+            room = self.workspace.array
+            pops, padded = room("pops", count, np.uint8), room("padded", count, np.uint8)
             kernel.smooth_moves(mechanism._cursor(first - 1), pops, padded)
-            weights = _ROOTS[padded] if mechanism.padded else np.zeros(count)
-            return Moves(pops, np.ones(count), weights)
+            push, weights = room("push", count), room("padding", count)
+            push.fill(1.0)
+            if mechanism.padded:
+                _ROOTS.take(padded, out=weights, mode="clip")
+            else:
+                weights.fill(0.0)
+            return Moves(pops, push, weights)
         return mechanism.moves(first, count)
 
     def _rows_by_pure_steps(self, count: int) -> NDArray[np.float64]:

@@ -249,9 +249,9 @@ class NoiseStream:
             out[:ready] = self._ahead[self._ahead_at : self._ahead_at + ready]
             self._ahead_at += ready
             most = max(1, BLOCK_VALUES // self._coordinates)
-            for low in range(ready, n, most):
-                high = min(low + most, n)
-                self._narrow_rows(out[low:high])
+            with self._engine.workspace.kept():
+                for low in range(ready, n, most):
+                    self._narrow_rows(out[low : low + most])
             if n > ready:
                 self._forget_ahead()
         else:

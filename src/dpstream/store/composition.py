@@ -77,7 +77,10 @@ def compose(budgets: Iterable[Budget]) -> Spent:
     (0.5, 4.887)
     """
     all_of_them = list(budgets)
-    gaussian = math.fsum(b.mu**2 / 2 for b in all_of_them if isinstance(b, (ZCDP, ApproxDP)))
+    gaussian = math.fsum(
+        [b.rho for b in all_of_them if isinstance(b, ZCDP)]
+        + [b.mu**2 / 2 for b in all_of_them if isinstance(b, ApproxDP)]
+    )
     pure = [b.epsilon for b in all_of_them if isinstance(b, PureDP)]
     return Spent(len(all_of_them), gaussian, math.fsum(pure), gaussian + math.fsum(e * e / 2 for e in pure))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import sqlite3
 import struct
@@ -18,6 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dpstream.errors import (
+    ForkedStore,
     NotAStore,
     StoreBusy,
     StoreDamaged,
@@ -28,7 +30,16 @@ from dpstream.errors import (
     StoreTooNew,
 )
 
-__all__ = ["MIGRATIONS", "Database", "check_file", "create_file", "publish", "synchronise"]
+__all__ = [
+    "MIGRATIONS",
+    "Database",
+    "check_file",
+    "create_file",
+    "publish",
+    "refuse_open_files",
+    "sweep",
+    "synchronise",
+]
 
 #: "dpst" in the header of the file, where SQLite keeps a number for exactly this.
 APPLICATION_ID = 0x64707374
@@ -75,19 +86,46 @@ MIGRATIONS: tuple[str, ...] = (
 )
 
 
+# SQLite's locks are the process's, and end when any descriptor of the file is closed, also one that SQLite knows
+# nothing of. So a file that is open here is never opened to look at it; and in a forked child, never again.
+_open_files: dict[tuple[int, int], int] = {}
+_inherited_files: set[tuple[int, int]] = set()
+_registry = threading.RLock()
+
+
+def refuse_open_files() -> None:
+    """In a forked child: the files that are open now belong to the parent."""
+    _inherited_files.update(_open_files)
+    _open_files.clear()
+
+
 class Database:
     """One connection to a store's file, shared by the threads of this process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.RLock()
-        self.connection = _connect(path)
-        try:
-            with self._translated():
-                self._prepare()
-        except BaseException:
+        self._file: tuple[int, int] | None = None
+        with _registry:
+            self.connection = _connect(path)
+            try:
+                self._file = _identity(path)
+                _open_files[self._file] = _open_files.get(self._file, 0) + 1
+                with self._translated():
+                    self._prepare()
+            except BaseException:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        """Close the file."""
+        with _registry:
             self.connection.close()
-            raise
+            if self._file is not None:
+                _open_files[self._file] -= 1
+                if not _open_files[self._file]:
+                    del _open_files[self._file]
+                self._file = None
 
     def _prepare(self) -> None:
         found = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
@@ -156,8 +194,15 @@ def check_file(path: Path) -> bool:
         If something else is there.
     """
     try:
-        with path.open("rb") as file:
-            header = file.read(100)
+        with _registry:
+            if path.exists():
+                identity = _identity(path)
+                if identity in _inherited_files:
+                    raise ForkedStore
+                if identity in _open_files:
+                    return True
+            with path.open("rb") as file:
+                header = file.read(100)
     except FileNotFoundError:
         if not path.parent.is_dir():
             raise NotAStore(path=str(path), found="its directory does not exist") from None
@@ -194,6 +239,7 @@ def create_file(path: Path, about: dict[str, bytes]) -> None:
             _migrate(connection, 0)
             connection.executemany("INSERT INTO about VALUES (?, ?)", about.items())
             connection.execute("COMMIT")
+            connection.execute("PRAGMA journal_mode = WAL")
         finally:
             connection.close()
         publish(made, path)
@@ -222,6 +268,23 @@ def synchronise(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sweep(path: Path) -> None:
+    """Remove the second names that files of this store keep if their maker is killed right after `publish`.
+
+    Other leftovers may belong to a process that is at work right now; they hold nothing that is in use.
+    """
+    for suffix in ("", ".key", ".witness"):
+        file = path.with_name(path.name + suffix)
+        for leftover in path.parent.glob(f".{glob.escape(file.name)}.*-*"):
+            if file.exists() and leftover.exists() and leftover.samefile(file):
+                leftover.unlink(missing_ok=True)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def unwritten(error: OSError, path: Path) -> StoreError:

@@ -8,9 +8,11 @@ it holds in memory and reads the stream again from the file, so that memory and 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpstream.budget import Budget
 from dpstream.errors import (
+    DpstreamError,
     InvalidArgument,
     LeaseLost,
     PositionConflict,
@@ -39,6 +42,8 @@ __all__ = ["DurableRelease"]
 
 #: A recurrence that is reopened makes up to this many noise values again; its state is saved that often.
 REPLAYED_VALUES = 1 << 14
+#: ... but never more often than this: the state of a wide one is large.
+REPLAYED_STEPS = 32
 #: Positions and steps together stay within SQLite's 64 bits.
 LAST_POSITION = 2**62
 
@@ -211,12 +216,8 @@ class DurableRelease(ABC, Generic[L]):
             return self._extend(self._release(), xs, first_position)
 
     def _commit_one(self, release: L, x: Any, digests: bytes | None, first_position: int | None) -> Any:
-        try:
+        with self._forgetting():
             value = release.add(x)
-        except BaseException:
-            # A refused input changes nothing, but an interrupt may have come anywhere.
-            self._forget_if_moved(release)
-            raise
         self._commit(release, np.asarray(value).tobytes(), 1, digests, first_position)
         return value
 
@@ -238,11 +239,8 @@ class DurableRelease(ABC, Generic[L]):
                     return recorded
                 xs = xs[old:]
             digests = self._seals.input_digests(row.t + 1, rows[old:])
-        try:
+        with self._forgetting():
             values = release.extend(xs)
-        except BaseException:
-            self._forget_if_moved(release)
-            raise
         if len(values):
             self._commit(release, np.ascontiguousarray(values).tobytes(), len(values), digests, start)
         return values if recorded is None else np.concatenate([recorded, values])
@@ -304,14 +302,21 @@ class DurableRelease(ABC, Generic[L]):
     def _state_to_save(self, release: L, t: int) -> tuple[int, bytes] | None:
         """The noise's state, where a restart would otherwise make too much noise again."""
         stream = release._stream
-        if (t - self._state_step) * self._coordinates < REPLAYED_VALUES:
+        if t - self._state_step < max(REPLAYED_VALUES // self._coordinates, REPLAYED_STEPS):
             return None
         self._state_step = stream.t
         return stream.t, stream.state()
 
-    def _forget_if_moved(self, release: L) -> None:
-        if release.t != self._lease.row.t:
+    @contextlib.contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """Forget what is in memory if it may be half changed: a refusal changes nothing, an interrupt might."""
+        try:
+            yield
+        except DpstreamError:
+            raise
+        except BaseException:
             self._live = None
+            raise
 
     # -- reopening ----------------------------------------------------------------------------------------------------
 
@@ -320,7 +325,8 @@ class DurableRelease(ABC, Generic[L]):
         self._home.check("the store")
         if not self._open:
             raise StoreClosed(what=f"the stream {self._lease.row.name!r}")
-        if self._live is None:
+        # An interrupt between a step in memory and its commit leaves memory ahead of the file.
+        if self._live is None or self._live.t != self._lease.row.t:
             self._live = self._reopened()
         return self._live
 

@@ -9,9 +9,9 @@ import threading
 import weakref
 from contextlib import suppress
 
-from dpstream.errors import ForkedStream, StoreClosed
+from dpstream.errors import ForkedStore, StoreClosed
 from dpstream.noise import stream as noise_stream
-from dpstream.store.database import Database
+from dpstream.store.database import Database, refuse_open_files
 from dpstream.store.sealing import StoreSeals
 from dpstream.store.witness import Witness
 
@@ -37,7 +37,7 @@ class Home:
     def check(self, what: str) -> None:
         """Refuse in a forked child, and after close."""
         if self.forks != noise_stream._forks:
-            raise ForkedStream
+            raise ForkedStore
         if self.closed:
             raise StoreClosed(what=what)
 
@@ -50,15 +50,17 @@ class Home:
 def _close(database: Database, witness: Witness) -> None:
     witness.close()
     with suppress(sqlite3.Error):
-        database.connection.close()
+        database.close()
 
 
 def _after_fork() -> None:
     """In the child: let go of the parent's locks without closing its database.
 
-    SQLite's files may not be used, nor closed, across a fork, so the connection is kept for ever. The lock's descriptor
-    must be closed, or the child would hold the stream when the parent is gone.
+    SQLite's files may not be used, nor closed, across a fork, so the connection is kept for ever, and its file may not
+    be opened again: SQLite would think it held the parent's locks. The descriptor of the streams' locks must be closed,
+    or the child would hold them when the parent is gone.
     """
+    refuse_open_files()
     for home in list(_homes):
         home._end.detach()
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(home.database.connection))

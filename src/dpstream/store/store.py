@@ -37,7 +37,7 @@ from dpstream.release.running_sum import RunningSum
 from dpstream.release.terms import Neighbours, check_budget
 from dpstream.store import stream_row
 from dpstream.store.composition import Spent, budget_as_json, budget_from_json, compose
-from dpstream.store.database import Database, check_file, create_file, unwritten
+from dpstream.store.database import Database, check_file, create_file, sweep, unwritten
 from dpstream.store.durable_counter import DurableCounter, no_counts
 from dpstream.store.durable_release import DurableRelease
 from dpstream.store.durable_sum import DurableSum, no_sums
@@ -404,6 +404,8 @@ def _open_home(path: Path, source: KeySource, *, adopt: bool) -> Home:
             Witness.create(beside, StoreSeals(master, store).witness_key, store)
             store = Witness.store_id(beside) or store
         create_file(path, {"store": store, "check": StoreSeals(master, store).check()})
+    if not exists or path.stat().st_nlink > 1:
+        sweep(path)
     database = Database(path)
     try:
         about = dict(database.rows("SELECT name, value FROM about"))
@@ -416,7 +418,7 @@ def _open_home(path: Path, source: KeySource, *, adopt: bool) -> Home:
         except OSError as error:
             raise unwritten(error, beside) from error
     except BaseException:
-        database.connection.close()
+        database.close()
         raise
     return Home(database, witness, seals)
 

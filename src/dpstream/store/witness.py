@@ -195,7 +195,7 @@ class Witness:
 
     def _set_lock(self, slot: int, kind: int) -> bool:
         try:
-            if hasattr(fcntl, "F_OFD_SETLK"):
+            if hasattr(fcntl, "F_OFD_SETLK") and struct.calcsize("P") == 8:
                 # Locks of the open file, not of the process: closing another descriptor does not drop them, and two
                 # objects in one process see each other.
                 fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, slot * SLOT, SLOT, 0))
