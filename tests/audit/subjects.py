@@ -140,6 +140,22 @@ def last_step_skipped(budget):
     return publish
 
 
+def answering_inputs(budget, mechanism):
+    """Somebody else's input is 1 whenever the last release was odd, which everybody can see and take off again."""
+
+    def publish(xs, key):
+        counter = Counter(len(xs), budget, shape=(TRIALS,), largest=TRIALS, mechanism=mechanism(len(xs)), key=key)
+        published, answers, last = [], np.zeros(TRIALS, dtype=np.int64), np.zeros(TRIALS, dtype=np.int64)
+        for x in xs:
+            answer = last % 2
+            answers += answer
+            last = counter.add(x + answer)
+            published.append(last - answers)
+        return np.array(published)
+
+    return publish
+
+
 # -- noise with holes in it -------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from .subjects import OneNodeShort
 
 
 def invoke(*arguments):
-    return CliRunner().invoke(app, ["audit", *arguments])
+    return CliRunner().invoke(app, ["audit", "--confidence", "0.9999999", *arguments])
 
 
 def test_one_mechanism():

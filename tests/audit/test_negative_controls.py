@@ -129,6 +129,15 @@ def test_noise_at_the_right_time(publish, pairs):
     assert verdict(subjects.publishers("right time", publish), pairs, HALF).verdict != "violated"
 
 
+@pytest.mark.parametrize("mechanism", [Binary, SmoothBinary, SquareRoot])
+def test_inputs_that_depend_on_releases_tell_no_more(mechanism):
+    budget = zcdp(4.5)
+    adaptive = subjects.publishers("adaptive", subjects.answering_inputs(budget, mechanism))
+    found = verdict(adaptive, one_changed_step(7), budget)
+    assert found.verdict != "violated"
+    assert found.ratio > 0.5
+
+
 def test_two_names_under_one_key_share_no_noise():
     publish = subjects.one_key_for_two_streams(HALF, lambda i: f"stream {i}")
     assert verdict(subjects.publishers("two names", publish), changed_at([2], 7), HALF).verdict != "violated"

@@ -464,6 +464,23 @@ def test_an_interrupt_between_memory_and_file(path):
         assert released == expected(counter, [1, 2])
 
 
+def test_steps_that_vanish_under_an_open_writer(path):
+    with dp.Store(path) as store:
+        counter = visits(store)
+        counter.add(1)
+        old = store._row("visits")
+        counter.add(1)
+        with store._home.database.atomic() as connection:
+            connection.execute("UPDATE streams SET t = 1, sealed = ?", (old.sealed,))
+            connection.execute("DELETE FROM batches WHERE first = 2")
+        for _ in range(2):
+            with pytest.raises(LeaseLost):
+                counter.add(1)
+        counter.close()
+        with pytest.raises(StoreOutdated):
+            visits(store)
+
+
 @pytest.mark.parametrize("step", range(1, 13))
 def test_killed_while_the_store_is_made(path, step):
     """At each call that makes a file: the next one finishes what was begun, and no copy of the key is left."""

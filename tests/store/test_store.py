@@ -1,6 +1,5 @@
 import sys
 import threading
-import types
 
 import numpy as np
 import pytest
@@ -193,13 +192,24 @@ def test_threads_share_a_counter(path):
         store.check()
 
 
+class Polars:
+    """As much of it as is used."""
+
+    Int64 = int
+
+    @staticmethod
+    def DataFrame(data, schema_overrides):  # noqa: N802
+        assert set(schema_overrides) == set(data)
+        return data
+
+
 def test_releases_as_a_frame(path, monkeypatch):
     with dp.Store(path) as store:
         values = visits(store).extend([1, 2], first_position=7).tolist()
         monkeypatch.setitem(sys.modules, "polars", None)
         with pytest.raises(DpstreamError, match="pip install polars"):
             store.releases("visits", frame=True)
-        monkeypatch.setitem(sys.modules, "polars", types.SimpleNamespace(DataFrame=dict))
+        monkeypatch.setitem(sys.modules, "polars", Polars)
         frame = store.releases("visits", frame=True)
         assert frame == {"step": [1, 2], "position": [7, 8], "value": values}
 

@@ -44,6 +44,9 @@ _DRAWS = 1
 #: A thread keeps a cursor for each of so many slots: they are small, but not free.
 MOST_CURSORS = 64
 
+#: One spelling for every configuration.
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
 #: One call of the cipher makes this much at most; the zeros it encrypts stay in the first-level caches.
 CHUNK_BYTES = 1 << 16
 _ZEROS = memoryview(bytes(CHUNK_BYTES))
@@ -70,8 +73,7 @@ def derive_key(master: bytes, *, purpose: str, configuration: Mapping[str, objec
     Two streams, or one stream with any setting changed, never share noise, because `configuration` holds all settings.
     """
     described = {"format": FORMAT_VERSION, "purpose": purpose, "configuration": dict(configuration)}
-    canonical = json.dumps(described, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    digest = hashlib.sha256(canonical.encode()).digest()
+    digest = hashlib.sha256(_CANONICAL.encode(described).encode()).digest()
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"dpstream\x00" + digest).derive(
         check_key(master)
     )

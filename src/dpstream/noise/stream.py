@@ -140,7 +140,6 @@ class NoiseStream:
         self._intact = True
         self._tracking = False
         self._last: NDArray[Any] | None = None
-        self._unit: NDArray[np.float64] | None = None
         self._forget_ahead()
 
     @property
@@ -377,14 +376,12 @@ class NoiseStream:
         if not self._exact:
             self._engine.step(noise)
             return
-        if self._unit is None:
-            self._unit = np.empty(self._coordinates)
-        unit = self._unit
+        unit = noise.view(np.float64)  # rounded in place, chunk by chunk: no second vector
         self._engine.step(unit)
         t = self._engine.t
 
         def work(low: int, high: int) -> None:
-            self._round(unit[low:high].reshape(1, -1), t, noise[low:high].reshape(1, -1), low)
+            self._round(unit[low:high].reshape(1, -1).copy(), t, noise[low:high].reshape(1, -1), low)
 
         self._engine.chunks.run(work)
 

@@ -1,48 +1,24 @@
 """The SQLite file: one doorway for writing, a versioned schema, and errors with names.
 
-A store's database carries its own application id, so that no other SQLite file is ever mistaken for one. It is made
-under another name and linked into place when it is complete: a crash leaves a whole store or none.
+A store's database carries its own application id, so that no other SQLite file is ever mistaken for one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import glob
 import os
 import sqlite3
-import struct
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from dpstream.errors import (
-    ForkedStore,
-    NotAStore,
-    StoreBusy,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreNotWritten,
-    StoreReadOnly,
-    StoreTooNew,
-)
+from dpstream.errors import StoreBusy, StoreDamaged, StoreError, StoreFull, StoreNotWritten, StoreReadOnly, StoreTooNew
+from dpstream.store.files import APPLICATION_ID, OpenFile, draft, publish, unwritten
 
-__all__ = [
-    "MIGRATIONS",
-    "Database",
-    "check_file",
-    "create_file",
-    "publish",
-    "refuse_open_files",
-    "sweep",
-    "synchronise",
-]
+__all__ = ["MIGRATIONS", "SQLITE_ERRORS", "Database", "create_database"]
 
-#: "dpst" in the header of the file, where SQLite keeps a number for exactly this.
-APPLICATION_ID = 0x64707374
 #: How long a writer of one stream waits for the writer of another.
 PATIENCE_SECONDS = 30.0
 
@@ -86,46 +62,32 @@ MIGRATIONS: tuple[str, ...] = (
 )
 
 
-# SQLite's locks are the process's, and end when any descriptor of the file is closed, also one that SQLite knows
-# nothing of. So a file that is open here is never opened to look at it; and in a forked child, never again.
-_open_files: dict[tuple[int, int], int] = {}
-_inherited_files: set[tuple[int, int]] = set()
-_registry = threading.RLock()
-
-
-def refuse_open_files() -> None:
-    """In a forked child: the files that are open now belong to the parent."""
-    _inherited_files.update(_open_files)
-    _open_files.clear()
-
-
 class Database:
     """One connection to a store's file, shared by the threads of this process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.RLock()
-        self._file: tuple[int, int] | None = None
-        with _registry:
+        try:
+            self._file = OpenFile(path)  # before it is: from here on nobody in this process looks into it
+        except OSError as error:
+            raise unwritten(error, path) from error
+        try:
             self.connection = _connect(path)
-            try:
-                self._file = _identity(path)
-                _open_files[self._file] = _open_files.get(self._file, 0) + 1
-                with self._translated():
-                    self._prepare()
-            except BaseException:
-                self.close()
-                raise
+        except BaseException:
+            self._file.close()
+            raise
+        try:
+            with self._translated():
+                self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the file."""
-        with _registry:
-            self.connection.close()
-            if self._file is not None:
-                _open_files[self._file] -= 1
-                if not _open_files[self._file]:
-                    del _open_files[self._file]
-                self._file = None
+        self.connection.close()
+        self._file.close()
 
     def _prepare(self) -> None:
         found = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
@@ -185,51 +147,9 @@ def named(error: Exception, path: Path) -> StoreError:
     return StoreDamaged(path=str(path), what=f"SQLite says: {error}")
 
 
-def check_file(path: Path) -> bool:
-    """Whether there is a store at `path`; False if nothing is there. Reads 100 bytes and changes nothing.
-
-    Raises
-    ------
-    NotAStore, StoreTooNew
-        If something else is there.
-    """
-    try:
-        with _registry:
-            if path.exists():
-                identity = _identity(path)
-                if identity in _inherited_files:
-                    raise ForkedStore
-                if identity in _open_files:
-                    return True
-            with path.open("rb") as file:
-                header = file.read(100)
-    except FileNotFoundError:
-        if not path.parent.is_dir():
-            raise NotAStore(path=str(path), found="its directory does not exist") from None
-        return False
-    except IsADirectoryError:
-        raise NotAStore(path=str(path), found="it is a directory") from None
-    except NotADirectoryError:
-        raise NotAStore(path=str(path), found="its parent is not a directory") from None
-    except PermissionError:
-        raise StoreReadOnly(path=str(path)) from None
-    except OSError as error:
-        raise NotAStore(path=str(path), found=f"it cannot be read ({error.strerror})") from None
-    if not header:
-        raise NotAStore(path=str(path), found="it is empty")
-    if len(header) < 100 or header[:16] != b"SQLite format 3\0":
-        raise NotAStore(path=str(path), found="it is not an SQLite database")
-    version, application = struct.unpack(">I4xI", header[60:72])
-    if application != APPLICATION_ID:
-        raise NotAStore(path=str(path), found="it is an SQLite database of something else")
-    if version > len(MIGRATIONS):
-        raise StoreTooNew(path=str(path), found=version, known=len(MIGRATIONS))
-    return True
-
-
-def create_file(path: Path, about: dict[str, bytes]) -> None:
+def create_database(path: Path, about: dict[str, bytes]) -> None:
     """Make a complete, empty store at `path`, unless another process is faster."""
-    made = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    made = draft(path)
     try:
         os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         connection = _connect(made, wal=False)
@@ -249,51 +169,6 @@ def create_file(path: Path, about: dict[str, bytes]) -> None:
         raise unwritten(error, path) from error
     finally:
         made.unlink(missing_ok=True)
-
-
-def publish(made: Path, path: Path) -> bool:
-    """Give a finished file its name, durably; False if the name is taken."""
-    try:
-        os.link(made, path)
-    except FileExistsError:
-        return False
-    synchronise(path.parent)
-    return True
-
-
-def synchronise(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sweep(path: Path) -> None:
-    """Remove the second names that files of this store keep if their maker is killed right after `publish`.
-
-    Other leftovers may belong to a process that is at work right now; they hold nothing that is in use.
-    """
-    for suffix in ("", ".key", ".witness"):
-        file = path.with_name(path.name + suffix)
-        for leftover in path.parent.glob(f".{glob.escape(file.name)}.*-*"):
-            if file.exists() and leftover.exists() and leftover.samefile(file):
-                leftover.unlink(missing_ok=True)
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_dev, found.st_ino
-
-
-def unwritten(error: OSError, path: Path) -> StoreError:
-    """An operating system's error under the name it has here."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return StoreFull(path=str(path))
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return StoreReadOnly(path=str(path))
-    return StoreNotWritten(path=str(path), reason=error.strerror or type(error).__name__)
 
 
 def _connect(path: Path, *, wal: bool = True) -> sqlite3.Connection:

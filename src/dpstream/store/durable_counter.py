@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpstream.release.counter import Counter, _one_row, _whole
 from dpstream.store.durable_release import DurableRelease
-from dpstream.store.resumed_noise import resumed_noise
+from dpstream.store.noise_states import resumed_noise
 
 __all__ = ["DurableCounter"]
 

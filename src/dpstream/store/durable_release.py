@@ -21,21 +21,18 @@ from numpy.typing import ArrayLike, NDArray
 from dpstream.budget import Budget
 from dpstream.errors import (
     DpstreamError,
-    InvalidArgument,
     LeaseLost,
-    PositionConflict,
-    PositionGap,
     PositionMissing,
-    PositionUnexpected,
     StateError,
     StoreClosed,
 )
-from dpstream.mechanisms.base import Mechanism, check_whole
+from dpstream.mechanisms.base import Mechanism
 from dpstream.noise import stream as noise_stream
 from dpstream.noise.stream import NoiseStream
 from dpstream.store.home import Home
+from dpstream.store.noise_states import save_state, saved_states
+from dpstream.store.positions import already_taken, recorded
 from dpstream.store.releases import read_batches
-from dpstream.store.sealing import INPUT_BYTES
 from dpstream.store.stream_row import Lease, StreamRow, read
 
 __all__ = ["DurableRelease"]
@@ -44,8 +41,6 @@ __all__ = ["DurableRelease"]
 REPLAYED_VALUES = 1 << 14
 #: ... but never more often than this: the state of a wide one is large.
 REPLAYED_STEPS = 32
-#: Positions and steps together stay within SQLite's 64 bits.
-LAST_POSITION = 2**62
 
 
 class Live(Protocol):
@@ -202,8 +197,8 @@ class DurableRelease(ABC, Generic[L]):
                     raise PositionMissing(following=row.first_position + row.t)
                 return self._commit_one(release, x, None, None)
             rows = self._checked_row(release, x)
-            if self._already(position, 1):
-                return self._scalar(self._recorded(row, rows, position)[0])
+            if already_taken(row, position, 1):
+                return self._scalar(recorded(self._home.database, self._seals, row, rows, position)[0])
             start = position if row.first_position is None else row.first_position
             return self._commit_one(release, x, self._seals.input_digests(row.t + 1, rows), start)
 
@@ -225,52 +220,25 @@ class DurableRelease(ABC, Generic[L]):
         """The releases of these inputs: recorded ones for old positions, new ones for the rest."""
         row = self._lease.row
         xs = self._as_array(xs)
-        recorded, digests = None, None
+        before, digests = None, None
         start = row.first_position
         if first_position is None and start is not None:
             raise PositionMissing(following=start + row.t)
         if first_position is not None:
             rows = self._checked_rows(release, xs)
-            old = self._already(first_position, len(rows))
+            old = already_taken(row, first_position, len(rows))
             start = first_position if start is None else start
             if old:
-                recorded = self._recorded(row, rows[:old], first_position)
+                before = recorded(self._home.database, self._seals, row, rows[:old], first_position)
                 if old == len(rows):
-                    return recorded
+                    return before
                 xs = xs[old:]
             digests = self._seals.input_digests(row.t + 1, rows[old:])
         with self._forgetting():
             values = release.extend(xs)
         if len(values):
             self._commit(release, np.ascontiguousarray(values).tobytes(), len(values), digests, start)
-        return values if recorded is None else np.concatenate([recorded, values])
-
-    def _already(self, first_position: int, count: int) -> int:
-        """How many of the next `count` inputs were taken before."""
-        row = self._lease.row
-        position = check_whole("position", first_position, least=0)
-        if position > LAST_POSITION:
-            raise InvalidArgument("position", position, f"at most {LAST_POSITION}")
-        if row.first_position is None:
-            if row.t:
-                raise PositionUnexpected(position=position, step=row.t)
-            return 0
-        following = row.first_position + row.t
-        if not row.first_position <= position <= following:
-            raise PositionGap(position=position, first=row.first_position, following=following)
-        return min(following - position, count)
-
-    def _recorded(self, row: StreamRow, rows: NDArray[Any], position: int) -> NDArray[Any]:
-        """The releases of these inputs, which must be the ones that were taken from this position on."""
-        assert row.first_position is not None  # noqa: S101
-        first = position - row.first_position + 1
-        batches = list(read_batches(self._home.database, row, self._seals, first, first + len(rows) - 1))
-        given = self._seals.input_digests(first, rows)
-        taken = b"".join(batch.inputs or b"" for batch in batches)
-        for i in range(len(rows)):
-            if given[i * INPUT_BYTES : (i + 1) * INPUT_BYTES] != taken[i * INPUT_BYTES : (i + 1) * INPUT_BYTES]:
-                raise PositionConflict(position=position + i, step=first + i)
-        return np.concatenate([batch.values for batch in batches])
+        return values if before is None else np.concatenate([before, values])
 
     # -- committing ---------------------------------------------------------------------------------------------------
 
@@ -292,7 +260,7 @@ class DurableRelease(ABC, Generic[L]):
                     "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", (row.id, row.t + 1, count, values, digests, seal)
                 )
                 if saved is not None:
-                    _save_state(connection, row.id, t, *saved)
+                    save_state(connection, row.id, t, *saved)
             lease.row = moved
             lease.record = self._home.witness.mark(lease.slot, lease.record, t)
         except BaseException:
@@ -335,6 +303,8 @@ class DurableRelease(ABC, Generic[L]):
         row = read(home.database, home.seals, lease.row.name)
         if row is None or row.tag != lease.row.tag or row.generation != lease.row.generation or row.retired:
             raise LeaseLost(name=lease.row.name)
+        if row.t < lease.record.last:  # steps that this writer committed are gone: an old file was put in its place
+            raise LeaseLost(name=lease.row.name)
         last: NDArray[Any] | None = None
         if row.t:
             (batch,) = read_batches(home.database, row, self._seals, row.t, row.t)
@@ -352,9 +322,7 @@ class DurableRelease(ABC, Generic[L]):
 
     def _resumed(self, sums: bytes, last: NDArray[Any] | None, row: StreamRow) -> L:
         """A live release at step t, from the newest saved state of the noise that opens, or else from none."""
-        states = self._home.database.rows(
-            "SELECT step, state FROM noise_states WHERE stream = ? AND step <= ? ORDER BY step DESC", (row.id, row.t)
-        )
+        states = saved_states(self._home.database, row)
         for step, state in states:
             try:
                 live = self._resume(row.t, sums, last, state)
@@ -389,13 +357,3 @@ class DurableRelease(ABC, Generic[L]):
 
     def _scalar(self, value: Any) -> Any:
         return value if self.shape else value.item()
-
-
-def _save_state(connection: Any, stream: int, t: int, step: int, state: bytes) -> None:
-    """Keep this state, and of the others the newest that stands no later than step t: noise is made ahead."""
-    connection.execute("INSERT OR REPLACE INTO noise_states VALUES (?, ?, ?)", (stream, step, state))
-    connection.execute(
-        "DELETE FROM noise_states WHERE stream = ?1 AND step <"
-        " (SELECT max(step) FROM noise_states WHERE stream = ?1 AND step <= ?2)",
-        (stream, t),
-    )

@@ -13,7 +13,7 @@ from dpstream.errors import InputShapeError
 from dpstream.release.running_sum import RunningSum
 from dpstream.store.durable_release import DurableRelease
 from dpstream.store.home import Home
-from dpstream.store.resumed_noise import resumed_noise
+from dpstream.store.noise_states import resumed_noise
 from dpstream.store.stream_row import Lease
 
 __all__ = ["DurableSum"]

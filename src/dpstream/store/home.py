@@ -11,7 +11,8 @@ from contextlib import suppress
 
 from dpstream.errors import ForkedStore, StoreClosed
 from dpstream.noise import stream as noise_stream
-from dpstream.store.database import Database, refuse_open_files
+from dpstream.store.database import Database
+from dpstream.store.files import refuse_open_files
 from dpstream.store.sealing import StoreSeals
 from dpstream.store.witness import Witness
 

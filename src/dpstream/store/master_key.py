@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dpstream.errors import KeyFileDamaged, KeyFileExposed, KeyFileMissing, KeyLengthError
 from dpstream.noise.keystream import KEY_BYTES, check_key, fresh_key
-from dpstream.store.database import publish, unwritten
+from dpstream.store.files import draft, publish, unwritten
 
 __all__ = ["ENVIRONMENT", "KeySource", "find_key", "key_path"]
 
@@ -72,7 +72,7 @@ def _read(file: Path) -> bytes:
 
 
 def _write(file: Path, key: bytes) -> None:
-    made = file.with_name(f".{file.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    made = draft(file)
     try:
         descriptor = os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as opened:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import unicodedata
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, Self, TypeVar, overload
 
 from numpy.typing import DTypeLike
@@ -22,13 +20,9 @@ from dpstream.budget import Budget
 from dpstream.errors import (
     BudgetLimitExceeded,
     DpstreamError,
-    InvalidArgument,
     StoreBusy,
     StoreDamaged,
-    StoreLost,
-    StoreMismatch,
     StreamUnknown,
-    WrongMasterKey,
 )
 from dpstream.mechanisms.base import Mechanism, check_whole
 from dpstream.participation import Participation
@@ -36,22 +30,19 @@ from dpstream.release.counter import Counter
 from dpstream.release.running_sum import RunningSum
 from dpstream.release.terms import Neighbours, check_budget
 from dpstream.store import stream_row
-from dpstream.store.composition import Spent, budget_as_json, budget_from_json, compose
-from dpstream.store.database import Database, check_file, create_file, sweep, unwritten
+from dpstream.store.composition import Spent, budget_from_json, compose
 from dpstream.store.durable_counter import DurableCounter, no_counts
 from dpstream.store.durable_release import DurableRelease
 from dpstream.store.durable_sum import DurableSum, no_sums
-from dpstream.store.home import Home
-from dpstream.store.master_key import KeySource, find_key
+from dpstream.store.master_key import KeySource
+from dpstream.store.opening import check_path, open_home
 from dpstream.store.process import this_process
 from dpstream.store.releases import Release, read_batches
-from dpstream.store.sealing import StoreSeals
+from dpstream.store.settings import check_name, check_settings, settings_of
 from dpstream.store.stream_row import Lease, StreamRow
-from dpstream.store.witness import Record, Witness, witness_path
+from dpstream.store.witness import Record
 
 __all__ = ["Store", "StreamInfo"]
-
-NAME_LIMIT = 200
 
 W = TypeVar("W", bound=DurableRelease[Any])
 
@@ -112,9 +103,9 @@ class Store:
         limit: Budget | None = None,
         adopt: bool = False,
     ) -> None:
-        self.path = _check_path(path)
+        self.path = check_path(path)
         self._limit = None if limit is None else check_budget(limit)
-        self._home = _open_home(self.path, master_key, adopt=adopt)
+        self._home = open_home(self.path, master_key, adopt=adopt)
         self._writers: weakref.WeakValueDictionary[str, DurableRelease[Any]] = weakref.WeakValueDictionary()
 
     def __repr__(self) -> str:
@@ -178,7 +169,7 @@ class Store:
             neighbours=neighbours,
             clip=clip,
         )
-        settings = _settings(settled) | {"largest": settled._largest}
+        settings = settings_of(settled) | {"largest": settled._largest}
         return self._opened(
             name, settings, no_counts(settled.shape), lambda lease: DurableCounter(self._home, lease, settled)
         )
@@ -211,19 +202,19 @@ class Store:
         )
         return self._opened(
             name,
-            _settings(settled),
+            settings_of(settled),
             no_sums(settled.shape, settled.dtype.name),
             lambda lease: DurableSum(self._home, lease, settled, threads),
         )
 
     def _opened(self, name: str, settings: dict[str, Any], nothing: bytes, make: Callable[[Lease], W]) -> W:
-        name = _check_name(name)
+        name = check_name(name)
         home = self._home
 
         def open_row(connection: sqlite3.Connection) -> StreamRow:
             row = stream_row.read(home.database, home.seals, name)
             if row is not None:
-                _check_settings(name, row.settings, settings, str(self.path))
+                check_settings(name, row.settings, settings, str(self.path))
                 return row
             self._check_limit(name, settings)
             return stream_row.create(connection, home.seals, name, json.dumps(settings, sort_keys=True), nothing)
@@ -242,7 +233,7 @@ class Store:
 
     def retire(self, name: str) -> None:
         """End a stream for good, also one that may not go on because its file is old. Its releases stay."""
-        name = _check_name(name)
+        name = check_name(name)
         home = self._home
         with home.lock:
             home.check("the store")
@@ -292,7 +283,7 @@ class Store:
 
         Never waits for a writer, and never makes one wait.
         """
-        name, since = _check_name(name), check_whole("since", since, least=0)
+        name, since = check_name(name), check_whole("since", since, least=0)
         home = self._home
         with home.lock:
             home.check("the store")
@@ -306,7 +297,9 @@ class Store:
                 batch.values if row.settings["shape"] else batch.values.tolist(), start=batch.first
             )
         ]
-        return _polars(rows) if frame else rows
+        if not frame:
+            return rows
+        return _polars(rows, single_counts=row.settings["lane"] == "exact" and not row.settings["shape"])
 
     def spent(self) -> Spent:
         """The budgets of all streams of this file, composed; retired ones too."""
@@ -349,111 +342,19 @@ class Store:
             raise BudgetLimitExceeded(name=name, limit=self._limit, spent=compose(present), asked=asked)
 
 
-def _settings(settled: Counter | RunningSum) -> dict[str, Any]:
-    """Everything that must be the same when a stream is opened again, as JSON has it."""
-    terms = settled._terms
-    return {
-        "lane": terms.lane,
-        "horizon": terms.horizon,
-        "budget": budget_as_json(terms.budget),
-        "shape": list(terms.shape),
-        "bound": terms.bound,
-        "mechanism": repr(terms.mechanism),
-        "participation": {"times": terms.participation.times, "separation": terms.participation.separation},
-        "neighbours": terms.neighbours,
-        "clip": settled._clip,
-        "dtype": terms.dtype,
-        "scale": settled._scale,
-    }
-
-
-def _check_settings(name: str, stored: dict[str, Any], given: dict[str, Any], path: str) -> None:
-    if set(stored) - set(given) and stored["lane"] == given["lane"]:
-        raise StoreDamaged(path=path, what=f"stream {name!r} has settings that this dpstream does not know")
-    for setting, value in given.items():
-        kept = stored.get(setting)
-        if kept != value:
-            if setting == "budget":
-                kept, value = (budget_from_json(v, path) for v in (kept, value))  # type: ignore[arg-type]
-            elif setting == "participation":
-                kept, value = Participation(**kept), Participation(**value)  # type: ignore[arg-type]
-            elif setting == "lane":
-                setting, (kept, value) = "kind", ("counter" if v == "exact" else "running sum" for v in (kept, value))
-            raise StoreMismatch(name=name, setting=setting, stored=kept, given=value)
-
-
-# -- opening the files ------------------------------------------------------------------------------------------------
-
-
-def _open_home(path: Path, source: KeySource, *, adopt: bool) -> Home:
-    """The files of the store at `path`, made if there are none.
-
-    They are made in the order key, witness, database. Whichever of them a crash leaves behind is taken up again.
-    """
-    beside = witness_path(path)
-    exists = check_file(path)
-    known = Witness.store_id(beside)
-    if exists and known is None:
-        raise StoreLost(missing=str(beside), present=str(path))
-    if not exists and known is not None and beside.stat().st_size > 64:
-        raise StoreLost(missing=str(path), present=str(beside))
-    master = find_key(source, path, create=known is None)
-    if not exists:
-        store = known or os.urandom(16)
-        if known is None:
-            Witness.create(beside, StoreSeals(master, store).witness_key, store)
-            store = Witness.store_id(beside) or store
-        create_file(path, {"store": store, "check": StoreSeals(master, store).check()})
-    if not exists or path.stat().st_nlink > 1:
-        sweep(path)
-    database = Database(path)
-    try:
-        about = dict(database.rows("SELECT name, value FROM about"))
-        store = about.get("store", b"")
-        if not isinstance(store, bytes) or StoreSeals(master, store).check() != about.get("check"):
-            raise WrongMasterKey(path=str(path))
-        seals = StoreSeals(master, store)
-        try:
-            witness = Witness(beside, seals.witness_key, store, adopt=adopt)
-        except OSError as error:
-            raise unwritten(error, beside) from error
-    except BaseException:
-        database.close()
-        raise
-    return Home(database, witness, seals)
-
-
-# -- the door ---------------------------------------------------------------------------------------------------------
-
-
-def _check_path(path: object) -> Path:
-    if not isinstance(path, (str, os.PathLike)):
-        raise InvalidArgument("path", path, "a path")
-    text = os.fspath(path)
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise InvalidArgument("path", path, "a path: text without NUL")
-    return Path(text).absolute()
-
-
-def _check_name(name: object) -> str:
-    """A stream's name: text of 1 to 200 printable characters; slashes are as good as any."""
-    if not isinstance(name, str) or not 1 <= len(name) <= NAME_LIMIT:
-        shown = name if not isinstance(name, str) or len(name) <= NAME_LIMIT else f"{len(name)} characters"
-        raise InvalidArgument("name", shown, f"text of 1 to {NAME_LIMIT} characters")
-    if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
-        raise InvalidArgument("name", name, "text without control characters (NUL, newline, ...)")
-    return name
-
-
-def _polars(rows: list[Release]) -> Any:
+def _polars(rows: list[Release], *, single_counts: bool) -> Any:
     try:
         import polars
     except ImportError:
         raise DpstreamError("frame=True needs Polars: pip install polars; without it, releases() gives rows") from None
+    kinds = {"step": polars.Int64, "position": polars.Int64}
+    if single_counts:
+        kinds["value"] = polars.Int64
     return polars.DataFrame(
         {
             "step": [row.step for row in rows],
             "position": [row.position for row in rows],
             "value": [row.value for row in rows],
-        }
+        },
+        schema_overrides=kinds,  # also where there are no rows to tell
     )

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpstream.errors import StoreCopied, StoreDamaged
-from dpstream.store.database import publish, synchronise, unwritten
+from dpstream.store.files import draft, publish, synchronise, unwritten
 
 __all__ = ["Record", "Witness", "witness_path"]
 
@@ -85,7 +85,7 @@ class Witness:
     @staticmethod
     def create(path: Path, key: bytes, store: bytes) -> None:
         """Make a witness without streams, unless another process is faster."""
-        made = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+        made = draft(path)
         try:
             _write_new(made, key, store, b"")
             publish(made, path)
@@ -222,7 +222,7 @@ class Witness:
         """Make this copy the witness from now on: a new file in its place that knows its own inode."""
         self.check()
         records = os.pread(self._descriptor, SLOT * len(self), SLOT)
-        made = self.path.with_name(f".{self.path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+        made = draft(self.path)
         try:
             _write_new(made, self._key, store, records)
             made.replace(self.path)

@@ -1,0 +1,60 @@
+"""A stream's settings: what must be the same when it is opened again, and what it may be called."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+from dpstream.errors import InvalidArgument, StoreDamaged, StoreMismatch
+from dpstream.participation import Participation
+from dpstream.release.counter import Counter
+from dpstream.release.running_sum import RunningSum
+from dpstream.store.composition import budget_as_json, budget_from_json
+
+__all__ = ["NAME_LIMIT", "check_name", "check_settings", "settings_of"]
+
+NAME_LIMIT = 200
+
+
+def settings_of(settled: Counter | RunningSum) -> dict[str, Any]:
+    """Everything that must be the same when a stream is opened again, as JSON has it."""
+    terms = settled._terms
+    return {
+        "lane": terms.lane,
+        "horizon": terms.horizon,
+        "budget": budget_as_json(terms.budget),
+        "shape": list(terms.shape),
+        "bound": terms.bound,
+        "mechanism": repr(terms.mechanism),
+        "participation": {"times": terms.participation.times, "separation": terms.participation.separation},
+        "neighbours": terms.neighbours,
+        "clip": settled._clip,
+        "dtype": terms.dtype,
+        "scale": settled._scale,
+    }
+
+
+def check_settings(name: str, stored: dict[str, Any], given: dict[str, Any], path: str) -> None:
+    """Refuse the first setting that differs, by name."""
+    if set(stored) - set(given) and stored["lane"] == given["lane"]:
+        raise StoreDamaged(path=path, what=f"stream {name!r} has settings that this dpstream does not know")
+    for setting, value in given.items():
+        kept = stored.get(setting)
+        if kept != value:
+            if setting == "budget":
+                kept, value = (budget_from_json(v, path) for v in (kept, value))  # type: ignore[arg-type]
+            elif setting == "participation":
+                kept, value = Participation(**kept), Participation(**value)  # type: ignore[arg-type]
+            elif setting == "lane":
+                setting, (kept, value) = "kind", ("counter" if v == "exact" else "running sum" for v in (kept, value))
+            raise StoreMismatch(name=name, setting=setting, stored=kept, given=value)
+
+
+def check_name(name: object) -> str:
+    """A stream's name: text of 1 to 200 printable characters; slashes are as good as any."""
+    if not isinstance(name, str) or not 1 <= len(name) <= NAME_LIMIT:
+        shown = name if not isinstance(name, str) or len(name) <= NAME_LIMIT else f"{len(name)} characters"
+        raise InvalidArgument("name", shown, f"text of 1 to {NAME_LIMIT} characters")
+    if any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
+        raise InvalidArgument("name", name, "text without control characters (NUL, newline, ...)")
+    return name
