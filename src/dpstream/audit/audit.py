@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpstream.audit.certificate import Certificate, check_confidence, error_rate_bound
 from dpstream.audit.promise import Promise
 from dpstream.audit.search import SHORTLIST, errors_at, search, thresholds_between
-from dpstream.audit.trials import MakeRelease, Stream, run
+from dpstream.audit.trials import MakeRelease, Stream, blocks, run
 from dpstream.budget import Budget
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import check_whole
@@ -116,7 +116,7 @@ def audit(
     make_release
         Builds a fresh release object with fresh noise: a `Counter`, a `RunningSum`, or anything with `extend`. If its
         shape is (k,), its coordinates count as k independent trials, which saves time; give such a Counter a `largest`
-        that lets every coordinate change at once.
+        that lets every coordinate change at once, and use `EveryCoordinate` in place of RunningSum.
     neighbours
         Pairs of streams that the promise covers, one number a step: `one_changed_step` lists the usual ones. The pair
         that tells most is searched for.
@@ -157,7 +157,16 @@ def audit(
 
     terms = getattr(make_release(), "_terms", None)
     test = search(pairs, terms, promise, released, pilot, trials, (1 - confidence) / 2)
-    first, second = (test.statistic(released(stream, trials)) for stream in pairs[test.pair])
+
+    def scores(stream: Stream) -> NDArray[np.float64]:
+        # Block by block: long streams of many trials do not fit into memory.
+        found = []
+        for rows in blocks(make_release, stream, trials):
+            found.append(test.statistic(rows))
+            meter.add(len(rows))
+        return np.concatenate(found)
+
+    first, second = (scores(stream) for stream in pairs[test.pair])
     meter.finish()
     certificate = Certificate(
         int((first > test.threshold).sum()), trials, int((second <= test.threshold).sum()), trials, confidence

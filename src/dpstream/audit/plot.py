@@ -10,7 +10,7 @@ from dpstream.audit.audit import Audit
 from dpstream.audit.promise import Promise
 from dpstream.errors import DpstreamError
 
-__all__ = ["MissingExtra", "plot_trade_off"]
+__all__ = ["MissingExtra", "plot_trade_off", "require_matplotlib"]
 
 
 class MissingExtra(DpstreamError, ImportError):
@@ -19,6 +19,14 @@ class MissingExtra(DpstreamError, ImportError):
     def __init__(self, *, extra: str, needs: str) -> None:
         super().__init__(f"this needs {needs}, which is not installed: pip install 'dpstream[{extra}]'")
         self.extra = extra
+
+
+def require_matplotlib() -> None:
+    """Raise `MissingExtra` unless pictures can be drawn."""
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError:
+        raise MissingExtra(extra="plot", needs="matplotlib") from None
 
 
 def plot_trade_off(found: Audit, path: Path, title: str = "") -> None:
@@ -31,10 +39,9 @@ def plot_trade_off(found: Audit, path: Path, title: str = "") -> None:
     MissingExtra
         Without matplotlib, the extra `plot`.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra(extra="plot", needs="matplotlib") from None
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(5.5, 5.0), layout="constrained")
     axes = figure.subplots()
     alpha = np.linspace(1e-6, 1 - 1e-6, 500)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpstream.errors import InvalidArgument
 from dpstream.release import RunningSum
 
-__all__ = ["EveryCoordinate", "MakeRelease", "Release", "Stream", "one_changed_step", "run"]
+__all__ = ["EveryCoordinate", "MakeRelease", "Release", "Stream", "blocks", "one_changed_step", "run"]
 
 Stream = NDArray[Any]
 
@@ -58,16 +58,21 @@ def one_changed_step(steps: int, bound: float = 1) -> list[tuple[Stream, Stream]
     return pairs
 
 
-def run(make_release: MakeRelease, stream: Stream, trials: int) -> NDArray[Any]:
-    """Everything published on `stream`, one row a trial, by as many fresh objects as `trials` take."""
-    rows, found = [], 0
-    while found < trials:
+def blocks(make_release: MakeRelease, stream: Stream, trials: int) -> Iterator[NDArray[Any]]:
+    """Everything published on `stream`, one row a trial, object by object, until there are `trials` of them."""
+    left = trials
+    while left > 0:
         release = make_release()
         shape = tuple(getattr(release, "shape", ()))
         inputs = stream.astype(getattr(release, "dtype", stream.dtype)).reshape(stream.shape + (1,) * len(shape))
         published = np.asarray(release.extend(np.broadcast_to(inputs, stream.shape + shape)))
         if published.dtype.kind not in "iuf" or published.ndim == 0:
             raise InvalidArgument("make_release", type(release).__name__, "what releases numbers, one row a step")
-        rows.append(published.reshape(len(published), -1).T)
-        found += len(rows[-1])
-    return np.concatenate(rows)[:trials]
+        rows = published.reshape(len(published), -1).T[:left]
+        left -= len(rows)
+        yield rows
+
+
+def run(make_release: MakeRelease, stream: Stream, trials: int) -> NDArray[Any]:
+    """All of `blocks` at once."""
+    return np.concatenate(list(blocks(make_release, stream, trials)))

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from dpstream.audit.audit import Audit
 from dpstream.audit.catalogue import LANES, SUBJECTS, LaneName, Row, rows
-from dpstream.audit.plot import plot_trade_off
+from dpstream.audit.plot import plot_trade_off, require_matplotlib
 from dpstream.audit.promise import Promise
 from dpstream.audit.timing import time_counter
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
@@ -46,6 +46,8 @@ def audit(
     Example: dpstream audit --mechanism SmoothBinary --rho 0.5 --trials 20000
     """
     try:
+        if plot is not None:
+            require_matplotlib()  # before the work, not after it
         chosen = rows() if everything else [_row(mechanism, lane, _budget(rho, epsilon, delta), steps)]
         found = _audit_all(chosen, trials, confidence)
         if plot is not None:
