@@ -170,6 +170,11 @@ class BufferedToeplitz(RecurrenceMechanism):
             return np.cumsum(squares)
         return series_product(squares, self.input_scale(1, steps) ** 2, steps)
 
+    def _row_norm_bound(self, steps: int) -> float:
+        # q falls with t, because 1/q_t² = u_{T-t} and u is decreasing (see `toeplitz`): no draw is scaled up more than
+        # the first.
+        return float(self.input_scale(1, 1)[0]) ** 2 * self._left.products(steps, 0)
+
     def _max_row_norm(self, steps: int) -> float:
         if not self.normalized:
             return self._row_norm(steps)

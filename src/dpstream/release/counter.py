@@ -164,10 +164,10 @@ class Counter:
             check_participation(participation),
             check_neighbours(neighbours),
         )
-        if check_name(name):
-            terms = replace(terms, name=name)
+        if check_name(name) or check_flag("clip", clip):
+            terms = replace(terms, name=name, clip=clip)
         self._terms, self._scale, self._largest = terms, scale, limit
-        self._clip = check_flag("clip", clip)
+        self._clip = clip
         self._clipped = 0
         self._stream = terms.stream(key, scale=scale)
         self._forks = noise_stream._forks
@@ -481,7 +481,9 @@ def _settled(
     if neighbours == "replace" and math.prod(shape) > 1:
         distance *= 2.0 if budget.noise == "laplace" else _ROOT_2
     chosen = choose(horizon, budget.noise, math.prod(shape), "exact", participation) if mechanism is None else mechanism
-    terms = Terms("exact", horizon, budget, chosen, shape, bound, distance, participation, neighbours, "int64", "")
+    terms = Terms(
+        "exact", horizon, budget, chosen, shape, bound, distance, participation, neighbours, "int64", "", limit
+    )
     scale = terms.scale
     noise = math.ceil(ROOM * terms.typical_noise(scale)[1])
     if terms.last * limit + noise >= LARGEST:

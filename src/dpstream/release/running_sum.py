@@ -136,8 +136,10 @@ class RunningSum:
             neighbours="add-remove",
             dtype=self._dtype.name,
             name=check_name(name),
+            largest=self._bound,
+            clip=check_flag("clip", clip),
         )
-        self._clip = check_flag("clip", clip)
+        self._clip = clip
         self._clipped = 0
         self._scale = self._terms.scale
         least, _ = self._terms.typical_noise(self._scale)

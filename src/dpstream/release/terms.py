@@ -66,6 +66,8 @@ class Terms:
     neighbours: Neighbours
     dtype: str
     name: str
+    largest: float
+    clip: bool = False
 
     @property
     def scale(self) -> float:
@@ -105,6 +107,8 @@ class Terms:
             "participation": [self.participation.times, self.participation.separation],
             "dtype": self.dtype,
             "name": self.name,
+            "largest": repr(self.largest),
+            "clip": self.clip,
         }
 
     def noise(self, t: int, scale: float) -> RealNoise:
