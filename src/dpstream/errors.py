@@ -27,6 +27,7 @@ __all__ = [
     "KeyLengthError",
     "LeaseLost",
     "MechanismTooShort",
+    "MissingExtra",
     "NoReleaseYet",
     "NoiseLawError",
     "NotAStore",
@@ -485,3 +486,11 @@ class ForkedStore(StoreError, ForkedStream):
             "this process was forked while the store was open, and neither locks nor SQLite's connections survive that."
             " Keep using the store in the parent, or start the child as a new process (spawn instead of fork)",
         )
+
+
+class MissingExtra(DpstreamError, ImportError):
+    """An optional part of dpstream is not installed."""
+
+    def __init__(self, *, extra: str, needs: str) -> None:
+        super().__init__(f"this needs {needs}, which is not installed: pip install 'dpstream[{extra}]'")
+        self.extra = extra

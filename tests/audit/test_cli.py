@@ -61,7 +61,6 @@ def test_the_table(monkeypatch):
 
 
 def test_a_picture(tmp_path):
-    pytest.importorskip("matplotlib")
     path = tmp_path / "curve.png"
     assert invoke("--mechanism", "Binary", "--steps", "2", "--trials", "5000", "--plot", str(path)).exit_code == 0
     assert path.read_bytes()[:4] == b"\x89PNG"

@@ -266,3 +266,12 @@ def test_secrets_and_forks():
     assert os.read(read, 100) == b"refused"
     os.close(read)
     os.close(write)
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_extend_takes_lists_and_numbers_like_add(shape):
+    rows = [0.5, 0.25, -0.125] if shape == () else [[0.5, 0.25], [0.125, 0.5], [0.0, 0.0]]
+    one, other, listed = (dp.RunningSum(5, dp.zcdp(0.5), shape, key=bytes(32)) for _ in range(3))
+    expected = [one.add(row).tolist() for row in rows]
+    assert listed.extend(rows).tolist() == expected
+    assert other.extend(np.array(rows, dtype=np.float32)).tolist() == expected

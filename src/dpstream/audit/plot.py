@@ -8,17 +8,9 @@ import numpy as np
 
 from dpstream.audit.audit import Audit
 from dpstream.audit.promise import Promise
-from dpstream.errors import DpstreamError
+from dpstream.errors import MissingExtra
 
-__all__ = ["MissingExtra", "plot_trade_off", "require_matplotlib"]
-
-
-class MissingExtra(DpstreamError, ImportError):
-    """An optional part of dpstream is not installed."""
-
-    def __init__(self, *, extra: str, needs: str) -> None:
-        super().__init__(f"this needs {needs}, which is not installed: pip install 'dpstream[{extra}]'")
-        self.extra = extra
+__all__ = ["plot_trade_off", "require_matplotlib"]
 
 
 def require_matplotlib() -> None:

@@ -9,7 +9,6 @@ the machine. Nothing is clipped, rounded or dropped unless asked for by name, an
 from __future__ import annotations
 
 import math
-import operator
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,6 +45,8 @@ from dpstream.release.terms import (
     check_release_horizon,
     settle_mechanism,
 )
+from dpstream.release.under_terms import UnderTerms
+from dpstream.release.whole_inputs import exact_norm, one_row, shrunk, whole_number, within_dtype
 
 __all__ = ["Counter"]
 
@@ -56,11 +57,14 @@ CHUNK = 1 << 15
 #: Sums and noise stay below this; noise is given this many standard deviations of room (the largest draw has 44).
 LARGEST = 2**63 - 1
 ROOM = 4096
+#: Noise waits with this added: Python keeps small numbers ready and makes larger ones, so that reading bare noise would
+#: take a little less time when it is small.
+LIFT = 2**40
 #: √2 rounded up.
 _ROOT_2 = 1.4142135623730952
 
 
-class Counter:
+class Counter(UnderTerms):
     """A running count, or a running histogram, released after every step under differential privacy.
 
     Parameters
@@ -173,8 +177,8 @@ class Counter:
         self._forks = noise_stream._forks
         # An empty range for histograms, so that `add` passes them on.
         self._least, self._most = (1, 0) if terms.shape else (0 if neighbours == "replace" else -limit, limit)
-        # Noise made ahead: _ahead[_at:] is still to come, _ahead[_at - 1] was that of the last release.
-        self._ahead = array("q", [0])
+        # Noise made ahead, plus LIFT: _ahead[_at:] is still to come, _ahead[_at - 1] was that of the last release.
+        self._ahead = array("q", [LIFT])
         self._at = self._made = 1
         self._before = -1
         self._sum: Any = np.zeros(terms.shape, dtype=np.int64) if terms.shape else 0
@@ -196,36 +200,6 @@ class Counter:
     def t(self) -> int:
         """How many releases have been made."""
         return self._before + self._at
-
-    @property
-    def horizon(self) -> int | None:
-        """The last release; None if there is none."""
-        return self._terms.horizon
-
-    @property
-    def remaining(self) -> int | None:
-        """How many more releases there can be; None without a horizon."""
-        return None if self._terms.horizon is None else self._terms.horizon - self.t
-
-    @property
-    def budget(self) -> Budget:
-        """What all releases together may reveal."""
-        return self._terms.budget
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """How noise is shared over time."""
-        return self._terms.mechanism
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of a release."""
-        return self._terms.shape
-
-    @property
-    def clipped(self) -> int:
-        """How many steps' inputs were clipped."""
-        return self._clipped
 
     def stddev(self, t: int | None = None) -> float:
         """The standard deviation of release t, rounding included; of the last one if t is left out.
@@ -274,7 +248,7 @@ class Counter:
             # No call stands between these two assignments, so an interrupt cannot come between them either.
             self._sum = total = self._sum + x
             self._at = at + 1
-            return total + self._ahead[at]
+            return total + self._ahead[at] - LIFT
         return self._add_array(x) if self._terms.shape else self._add_number(x)
 
     def extend(self, xs: ArrayLike) -> NDArray[np.int64]:
@@ -313,14 +287,14 @@ class Counter:
             # A copy: the next release is made in this array.
             self._last = None if last is None else np.array(last, dtype=np.int64)
         elif t:
-            self._ahead = array("q", [last - sums])
+            self._ahead = array("q", [last - sums + LIFT])
         self._at = self._made = 1
         self._before = t - 1
 
     # -- single numbers -----------------------------------------------------------------------------------------------
 
     def _add_number(self, x: Any) -> int:
-        x = _whole(x)
+        x = whole_number(x)
         fits = min(max(x, self._least), self._most)
         if fits != x and not self._clip:
             raise InputOutOfBound(given=x, least=self._least, most=self._most, what="the value")
@@ -331,14 +305,14 @@ class Counter:
         self._clipped += fits != x
         self._sum = total = self._sum + fits
         self._at = at + 1
-        return int(total + self._ahead[at])
+        return int(total + self._ahead[at] - LIFT)
 
     def _look_ahead(self) -> None:
         """Make the noise of the next steps, more each time, so that a short count stays small."""
         t, last = self.t, self._ahead[-1]
         count = min(max(8, 2 * self._made), AHEAD, self._terms.last - t)
         ahead = array("q", [last])
-        ahead.frombytes(self._noise_from(t).block(count).tobytes())
+        ahead.frombytes((self._noise_from(t).block(count) + LIFT).tobytes())
         self._ahead, self._at, self._made, self._before = ahead, 1, count + 1, t - 1
 
     def _noise_from(self, t: int) -> noise_stream.NoiseStream:
@@ -352,6 +326,7 @@ class Counter:
         out = np.empty(n, dtype=np.int64)
         ready = min(n, self._made - at)
         out[:ready] = self._ahead[at : at + ready]
+        out[:ready] -= LIFT
         stream = self._noise_from(t + self._made - at) if n > ready else self._stream
         total = self._sum
         for low, high in _pieces(ready, n):
@@ -364,7 +339,7 @@ class Counter:
         if n == ready:
             self._sum, self._at, self._clipped = total, at + n, self._clipped + clipped
         else:
-            ahead = array("q", [int(out[-1]) - total])
+            ahead = array("q", [int(out[-1]) - total + LIFT])
             self._sum, self._clipped = total, self._clipped + clipped
             self._ahead, self._at, self._made, self._before = ahead, 1, 1, t + n - 1
         return out
@@ -372,7 +347,7 @@ class Counter:
     # -- histograms ---------------------------------------------------------------------------------------------------
 
     def _add_array(self, x: Any) -> NDArray[np.int64]:
-        rows, clipped = self._checked_rows(_one_row(x, self._terms.shape))
+        rows, clipped = self._checked_rows(one_row(x, self._terms.shape))
         self._check_room(1)
         row, sums = rows[0], self._sum
         # The last release's own array becomes this one's: one array less while the noise is made.
@@ -391,7 +366,7 @@ class Counter:
     def _last_release(self) -> Any:
         """The last release, made once more if an interrupt took it away."""
         if not self._terms.shape:
-            return self._sum + self._ahead[self._at - 1]
+            return self._sum + self._ahead[self._at - 1] - LIFT
         if self._last is None:
             self._last = self._noise_from(self.t - 1).step() + self._sum
         return self._last
@@ -436,7 +411,7 @@ class Counter:
             off = low if low < self._least else high
             raise InputOutOfBound(given=off, least=self._least, most=self._most, what="the value")
         clipped = int(((given < self._least) | (given > self._most)).sum())
-        return np.clip(given, *_limits(given.dtype, self._least, self._most)).astype(np.int64), clipped
+        return np.clip(given, *within_dtype(given.dtype, self._least, self._most)).astype(np.int64), clipped
 
     def _checked_histograms(self, given: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
         counts_only = self._terms.neighbours == "replace"
@@ -444,7 +419,7 @@ class Counter:
         clipped, rows = 0, given
         for i, row in enumerate(given):
             low, high = int(row.min()), int(row.max())
-            norm = _norm(row, max(high, -low), laplace=laplace)
+            norm = exact_norm(row, max(high, -low), laplace=laplace)
             if norm <= (self._largest if laplace else self._largest**2) and not (counts_only and low < 0):
                 continue
             if not self._clip:
@@ -455,7 +430,7 @@ class Counter:
             if clipped == 0:
                 rows = given.astype(np.int64)
             clipped += 1
-            rows[i] = _shrunk(row, self._largest, counts_only=counts_only, laplace=laplace)
+            rows[i] = shrunk(row, self._largest, counts_only=counts_only, laplace=laplace)
         return rows.astype(np.int64, copy=False), clipped
 
 
@@ -489,56 +464,6 @@ def _settled(
     if terms.last * limit + noise >= LARGEST:
         raise SumsTooLarge(horizon=terms.last, largest=limit, noise=noise, most=LARGEST)
     return terms, scale, limit
-
-
-def _whole(x: Any) -> int:
-    """One whole number; 1.0, NaN, "1" and arrays are refused."""
-    if isinstance(x, np.bool_):
-        return int(x)
-    try:
-        return operator.index(x)
-    except TypeError:
-        if isinstance(x, (list, tuple, np.ndarray)) and np.ndim(x):
-            raise InputShapeError(given=np.shape(x), allowed="()") from None
-        raise InputTypeError(given=repr(x), allowed="a whole number") from None
-
-
-def _one_row(x: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    row = np.asarray(x)
-    if row.shape != shape:
-        raise InputShapeError(given=row.shape, allowed=str(shape))
-    return row[None]
-
-
-def _norm(row: NDArray[Any], largest: int, *, laplace: bool) -> int:
-    """The ℓ1 norm, or the square of the ℓ2 norm, of whole numbers no larger than `largest`: exact."""
-    bits = largest.bit_length() * (1 if laplace else 2) + row.size.bit_length()
-    if bits >= 63:
-        return sum(abs(v) if laplace else v * v for v in map(int, row.ravel()))
-    flat = row.reshape(-1).astype(np.int64, copy=False)
-    return int(np.abs(flat).sum()) if laplace else int(np.dot(flat, flat))
-
-
-def _shrunk(row: NDArray[Any], largest: int, *, counts_only: bool, laplace: bool) -> NDArray[np.int64]:
-    """The same direction, as far out as the norm allows, rounded towards 0."""
-    values = [max(int(v), 0) if counts_only else int(v) for v in row.ravel()]
-    norm = sum(abs(v) if laplace else v * v for v in values)
-    if norm > (largest if laplace else largest**2):
-        # In integers: v·largest/norm, or the largest w with w² ≤ v²·largest²/norm².
-        values = [
-            (abs(v) * largest // norm if laplace else math.isqrt(v * v * largest * largest // norm))
-            * (-1 if v < 0 else 1)
-            for v in values
-        ]
-    return np.array(values, dtype=np.int64).reshape(row.shape)
-
-
-def _limits(dtype: np.dtype[Any], least: int, most: int) -> tuple[int, int]:
-    """The part of least..most that the dtype can hold: NumPy compares within one dtype."""
-    if dtype.kind == "b":
-        return max(least, 0), min(most, 1)
-    info = np.iinfo(dtype)
-    return max(least, int(info.min)), min(most, int(info.max))
 
 
 def _pieces(ready: int, n: int) -> list[tuple[int, int]]:

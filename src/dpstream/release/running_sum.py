@@ -41,6 +41,7 @@ from dpstream.release.terms import (
     check_release_horizon,
     settle_mechanism,
 )
+from dpstream.release.under_terms import UnderTerms
 
 __all__ = ["RunningSum"]
 
@@ -59,7 +60,7 @@ BOUNDS = {"float32": (1e-10, 1e15), "float64": (1e-100, 1e100)}
 RUN = 256
 
 
-class RunningSum:
+class RunningSum(UnderTerms):
     """A running sum of vectors, released after every step under differential privacy.
 
     Parameters
@@ -172,39 +173,9 @@ class RunningSum:
         return self._t
 
     @property
-    def horizon(self) -> int | None:
-        """The last release; None if there is none."""
-        return self._terms.horizon
-
-    @property
-    def remaining(self) -> int | None:
-        """How many more releases there can be; None without a horizon."""
-        return None if self._terms.horizon is None else self._terms.horizon - self._t
-
-    @property
-    def budget(self) -> Budget:
-        """What all releases together may reveal."""
-        return self._terms.budget
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """How noise is shared over time."""
-        return self._terms.mechanism
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of a release."""
-        return self._terms.shape
-
-    @property
     def dtype(self) -> np.dtype[Any]:
         """The dtype of a release."""
         return self._dtype
-
-    @property
-    def clipped(self) -> int:
-        """How many steps' inputs were clipped."""
-        return self._clipped
 
     @property
     def grid(self) -> float:
@@ -254,11 +225,13 @@ class RunningSum:
             raise InputShapeError(given=given.shape, allowed=str(("n", *shape)).replace("'", ""))
         if given.size == 0:
             return np.empty((0, *shape), dtype=self._dtype)
-        rows = [self._checked(self._as_input(row, shape)) for row in given]
+        # As in `add`: lists arrive as float64 and are taken, arrays of more bits than the sum's are not.
+        listed = not isinstance(matrix, np.ndarray)
+        rows = [self._checked(self._as_input(row.tolist() if listed else row, shape)) for row in given]
         self._check_room(len(rows))
         out = np.empty((len(rows), *shape), dtype=self._dtype)
-        for (x, clipped), release in zip(rows, out, strict=True):
-            self._take(x, clipped, release)
+        for i, (x, clipped) in enumerate(rows):
+            self._take(x, clipped, out[i, ...])
         return out
 
     def _resume(self, t: int, sums: list[NDArray[Any]], clipped: int, stream: NoiseStream) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstream.release.counter import Counter, _one_row, _whole
+from dpstream.release.counter import Counter
+from dpstream.release.whole_inputs import one_row, whole_number
 from dpstream.store.durable_release import DurableRelease
 from dpstream.store.noise_states import resumed_noise
 
@@ -52,8 +53,8 @@ class DurableCounter(DurableRelease[Counter]):
 
     def _checked_row(self, release: Counter, x: Any) -> NDArray[np.int64]:
         if self.shape:
-            return self._checked_rows(release, _one_row(x, self.shape))
-        whole = _whole(x)
+            return self._checked_rows(release, one_row(x, self.shape))
+        whole = whole_number(x)
         if release._least <= whole <= release._most:
             return np.array([whole])
         # A number beyond 64 bits is none to NumPy, but it is out of bound all the same: refused, or clipped.
