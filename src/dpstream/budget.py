@@ -136,7 +136,7 @@ def approx_dp(epsilon: float, delta: float) -> ApproxDP:
     Examples
     --------
     >>> approx_dp(epsilon=1, delta=1e-6).to_zcdp()
-    ZCDP(rho=0.0279...)
+    ZCDP(rho=0.02801...)
     """
     return ApproxDP(epsilon, delta)
 
