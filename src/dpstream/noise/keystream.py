@@ -30,7 +30,15 @@ from numpy.typing import NDArray
 
 from dpstream.errors import InvalidArgument, KeyLengthError
 
-__all__ = ["FORMAT_VERSION", "KEY_BYTES", "Keystream", "derive_key", "fresh_key"]
+__all__ = [
+    "FORMAT_VERSION",
+    "KEY_BYTES",
+    "Keystream",
+    "configuration_digest",
+    "derive_from_digest",
+    "derive_key",
+    "fresh_key",
+]
 
 #: Part of every derived key: a later layout of the keystream gets a new number, and with it new keys.
 FORMAT_VERSION = 1
@@ -72,11 +80,19 @@ def derive_key(master: bytes, *, purpose: str, configuration: Mapping[str, objec
 
     Two streams, or one stream with any setting changed, never share noise, because `configuration` holds all settings.
     """
+    return derive_from_digest(master, configuration_digest(purpose, configuration))
+
+
+def configuration_digest(purpose: str, configuration: Mapping[str, object]) -> bytes:
+    """What `derive_key` makes of a purpose and a configuration, for those who derive many keys from one of them."""
     described = {"format": FORMAT_VERSION, "purpose": purpose, "configuration": dict(configuration)}
-    digest = hashlib.sha256(_CANONICAL.encode(described).encode()).digest()
-    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"dpstream\x00" + digest).derive(
-        check_key(master)
-    )
+    return hashlib.sha256(_CANONICAL.encode(described).encode()).digest()
+
+
+def derive_from_digest(master: bytes, digest: bytes) -> bytes:
+    """HKDF-SHA-256 of the master key for one `configuration_digest`."""
+    info = b"dpstream\x00" + digest
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=info).derive(check_key(master))
 
 
 class Keystream:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -30,7 +31,14 @@ from dpstream.noise.draws import COORDINATES_LIMIT, STEPS_LIMIT, Draws
 from dpstream.noise.engine import UNIT, Chunks
 from dpstream.noise.engines import make_engine
 from dpstream.noise.exact import ideal_noise, nearest_integer
-from dpstream.noise.keystream import FORMAT_VERSION, Keystream, check_key, derive_key, fresh_key
+from dpstream.noise.keystream import (
+    FORMAT_VERSION,
+    Keystream,
+    check_key,
+    configuration_digest,
+    derive_from_digest,
+    fresh_key,
+)
 from dpstream.noise.saved_state import SavedState, open_state, seal_state
 
 __all__ = ["NoiseStream"]
@@ -130,7 +138,7 @@ class NoiseStream:
     def _open(self, key: bytes) -> None:
         """Derive the keys and stand before step 1."""
         self._master = key
-        keystream = Keystream(derive_key(key, purpose="draws", configuration=self._configuration()))
+        keystream = Keystream(derive_from_digest(key, self._digest("draws")))
         work = np.dtype(np.float64) if self._exact else self._dtype
         self._draws = Draws(keystream, self._mechanism.noise, self._coordinates, work, exact=self._exact)
         gain = 1.0 if self._exact or self._draws.narrow else self._scale
@@ -144,17 +152,13 @@ class NoiseStream:
 
     @property
     def _state_key(self) -> bytes:
-        return derive_key(self._master, purpose="state", configuration=self._configuration())
+        return derive_from_digest(self._master, self._digest("state"))
+
+    def _digest(self, purpose: str) -> bytes:
+        return _configuration_digest(purpose, self._mechanism.identity, self._scale, self._shape, self._dtype)
 
     def _configuration(self) -> dict[str, object]:
-        return {
-            "mechanism": self._mechanism.identity,
-            "scale": repr(self._scale),
-            "shape": list(self._shape),
-            "dtype": self._dtype.name,
-            "lane": "exact" if self._exact else "float",
-            "format": FORMAT_VERSION,
-        }
+        return _configuration(self._mechanism.identity, self._scale, self._shape, self._dtype)
 
     def __repr__(self) -> str:
         return (
@@ -429,6 +433,26 @@ class NoiseStream:
         if not (out.flags.c_contiguous and out.flags.writeable):
             raise OutputMismatch("out must be contiguous (C order) and writable")
         return out
+
+
+def _configuration(mechanism: str, scale: float, shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, object]:
+    """All settings of a stream: what its keys are derived from, and what a saved state must match."""
+    return {
+        "mechanism": mechanism,
+        "scale": repr(scale),
+        "shape": list(shape),
+        "dtype": dtype.name,
+        "lane": "exact" if dtype == np.int64 else "float",
+        "format": FORMAT_VERSION,
+    }
+
+
+@lru_cache(maxsize=256)
+def _configuration_digest(
+    purpose: str, mechanism: str, scale: float, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> bytes:
+    """Kept, because thousands of streams may share all settings and differ in their keys only."""
+    return configuration_digest(purpose, _configuration(mechanism, scale, shape, dtype))
 
 
 def _check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
