@@ -23,7 +23,7 @@ def test_repeated_participation(horizon, noise):
 
 
 def test_participation_is_tighter_than_the_pairwise_bound():
-    """Σ g(|i-j|s) of MATHS.md with g(0) = h, g(d) = h - 1 - floor(log2 d) is safe, ours is smaller."""
+    """Σ g(|i-j|s) with g(0) = h, g(d) = h - 1 - floor(log2 d) is safe, ours is smaller."""
     m, times, separation = Binary(1023), 64, 16
     pairwise = sum(
         10 if i == j else max(0, 9 - (abs(i - j) * separation).bit_length() + 1)

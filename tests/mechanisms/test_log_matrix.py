@@ -76,7 +76,7 @@ def test_the_sensitivity_is_the_infinite_sum_and_never_less() -> None:
     squared = m.sensitivity() ** 2
     balls = parseval_by_balls(-2.203, 3.169)
     assert balls < squared < balls * (1 + 1e-8)
-    # MATHS.md says 6.343; its variances agree with 6.3546.
+    # A sum that stops too early gives 6.343; the variances agree with 6.3546.
     assert squared == pytest.approx(6.35455, abs=1e-5)
 
 
