@@ -161,9 +161,9 @@ class Engine(ABC):
             while self.t < t:
                 self.step(unused)
 
+    @abstractmethod
     def reset(self) -> None:
         """Stand before step 1."""
-        raise NotImplementedError
 
 
 def word_buffer(draws: Draws) -> NDArray[np.uint8]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -27,19 +26,20 @@ from dpstream.errors import (
     StateError,
 )
 from dpstream.mechanisms.base import Mechanism, check_whole
-from dpstream.noise.draws import COORDINATES_LIMIT, STEPS_LIMIT, Draws
+from dpstream.noise.draws import STEPS_LIMIT, Draws
 from dpstream.noise.engine import UNIT, Chunks
 from dpstream.noise.engines import make_engine
 from dpstream.noise.exact import ideal_noise, nearest_integer
-from dpstream.noise.keystream import (
-    FORMAT_VERSION,
-    Keystream,
-    check_key,
-    configuration_digest,
-    derive_from_digest,
-    fresh_key,
-)
+from dpstream.noise.keystream import Keystream, check_key, derive_from_digest, fresh_key
 from dpstream.noise.saved_state import SavedState, open_state, seal_state
+from dpstream.noise.settings import (
+    check_dtype,
+    check_scale,
+    check_shape,
+    check_threads,
+    settings_digest,
+    settings_of,
+)
 
 __all__ = ["NoiseStream"]
 
@@ -47,10 +47,6 @@ __all__ = ["NoiseStream"]
 LOOKAHEAD_VALUES = 512
 #: ... and `block` this many at a time, which keeps its temporaries in cache.
 BLOCK_VALUES = 1 << 15
-#: Above this many coordinates a stream uses all processors unless told otherwise.
-THREADED_COORDINATES = 1 << 18
-#: Exactly rounded noise may be this large: far beyond any use, far below 2^62.
-LARGEST_EXACT_SCALE = 1e12
 
 # Forks are counted rather than looked for: one comparison a step instead of a system call.
 _forks = 0
@@ -122,16 +118,16 @@ class NoiseStream:
         if not isinstance(mechanism, Mechanism):
             raise InvalidArgument("mechanism", mechanism, "a mechanism from dpstream.mechanisms")
         self._mechanism = mechanism
-        self._dtype = _check_dtype(dtype)
+        self._dtype = check_dtype(dtype)
         self._exact = self._dtype == np.int64
-        self._scale = _check_scale(scale, exact=self._exact)
-        self._shape = _check_shape(shape)
+        self._scale = check_scale(scale, exact=self._exact)
+        self._shape = check_shape(shape)
         self._coordinates = math.prod(self._shape)
         if mechanism.noise == "laplace" and not self._exact:
             raise NoiseLawError(f"Laplace noise needs dtype='int64' (the exact lane), got dtype={self._dtype.name!r}")
         if mechanism.horizon is not None and mechanism.horizon > STEPS_LIMIT:
             raise InvalidArgument("mechanism", mechanism, f"of at most {STEPS_LIMIT} steps")
-        self._threads = _check_threads(threads, self._coordinates)
+        self._threads = check_threads(threads, self._coordinates)
         self._key_is_ours = key is None
         self._open(fresh_key() if key is None else check_key(key))
 
@@ -155,10 +151,10 @@ class NoiseStream:
         return derive_from_digest(self._master, self._digest("state"))
 
     def _digest(self, purpose: str) -> bytes:
-        return _configuration_digest(purpose, self._mechanism.identity, self._scale, self._shape, self._dtype)
+        return settings_digest(purpose, self._mechanism.identity, self._scale, self._shape, self._dtype)
 
     def _configuration(self) -> dict[str, object]:
-        return _configuration(self._mechanism.identity, self._scale, self._shape, self._dtype)
+        return settings_of(self._mechanism.identity, self._scale, self._shape, self._dtype)
 
     def __repr__(self) -> str:
         return (
@@ -433,62 +429,3 @@ class NoiseStream:
         if not (out.flags.c_contiguous and out.flags.writeable):
             raise OutputMismatch("out must be contiguous (C order) and writable")
         return out
-
-
-def _configuration(mechanism: str, scale: float, shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, object]:
-    """All settings of a stream: what its keys are derived from, and what a saved state must match."""
-    return {
-        "mechanism": mechanism,
-        "scale": repr(scale),
-        "shape": list(shape),
-        "dtype": dtype.name,
-        "lane": "exact" if dtype == np.int64 else "float",
-        "format": FORMAT_VERSION,
-    }
-
-
-@lru_cache(maxsize=256)
-def _configuration_digest(
-    purpose: str, mechanism: str, scale: float, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> bytes:
-    """Kept, because thousands of streams may share all settings and differ in their keys only."""
-    return configuration_digest(purpose, _configuration(mechanism, scale, shape, dtype))
-
-
-def _check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    try:
-        known = np.dtype(dtype)
-    except TypeError:
-        known = None
-    if known not in (np.float32, np.float64, np.int64):
-        raise InvalidArgument("dtype", dtype, "'float32', 'float64' or 'int64'")
-    assert known is not None  # noqa: S101
-    return known
-
-
-def _check_scale(scale: object, *, exact: bool) -> float:
-    most = LARGEST_EXACT_SCALE if exact else math.inf
-    if isinstance(scale, bool) or not isinstance(scale, (int, float, np.integer, np.floating)):
-        raise InvalidArgument("scale", scale, "a positive, finite number")
-    if not (scale > 0 and math.isfinite(scale)):
-        raise InvalidArgument("scale", scale, "a positive, finite number")
-    if scale > most:
-        raise InvalidArgument("scale", scale, f"at most {most:g} in the exact lane")
-    return float(scale)
-
-
-def _check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
-    try:
-        sides = (shape,) if isinstance(shape, (int, np.integer)) and not isinstance(shape, bool) else tuple(shape)  # type: ignore[arg-type]
-    except TypeError:
-        raise InvalidArgument("shape", shape, "a whole number or a tuple of whole numbers") from None
-    checked = tuple(check_whole("shape", side) for side in sides)
-    if math.prod(checked) > COORDINATES_LIMIT:
-        raise InvalidArgument("shape", shape, f"at most {COORDINATES_LIMIT} coordinates in all")
-    return checked
-
-
-def _check_threads(threads: object, coordinates: int) -> int:
-    if threads is None:
-        return (os.cpu_count() or 1) if coordinates >= THREADED_COORDINATES else 1
-    return check_whole("threads", threads)

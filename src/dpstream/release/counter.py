@@ -30,7 +30,7 @@ from dpstream.errors import (
 )
 from dpstream.mechanisms.base import Mechanism, check_whole
 from dpstream.noise import stream as noise_stream
-from dpstream.noise.stream import _check_shape
+from dpstream.noise.settings import check_shape
 from dpstream.participation import Participation
 from dpstream.release.interval import check_confidence, half_width, rounded_variance
 from dpstream.release.plan import choose
@@ -161,7 +161,7 @@ class Counter(UnderTerms):
         terms, scale, limit = _settled(
             horizon,
             budget,
-            _check_shape(shape),
+            check_shape(shape),
             check_whole("bound", bound),
             None if largest is None else check_whole("largest", largest),
             settle_mechanism(mechanism, horizon, budget),

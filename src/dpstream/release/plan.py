@@ -34,7 +34,7 @@ from dpstream.mechanisms.stack import StackMechanism
 from dpstream.mechanisms.unbounded import Unbounded
 from dpstream.mechanisms.weighted import WeightedTree
 from dpstream.noise.draws import NARROW
-from dpstream.noise.stream import _check_shape
+from dpstream.noise.settings import check_shape
 from dpstream.participation import Participation
 from dpstream.release.terms import Lane, check_budget, check_participation, check_release_horizon
 
@@ -216,7 +216,7 @@ def plan(
         raise InvalidArgument("lane", lane, "'exact', 'float' or None")
     if objective not in _OBJECTIVES:
         raise InvalidArgument("objective", objective, f"one of {', '.join(map(repr, _OBJECTIVES))}")
-    checked = _check_shape(shape)
+    checked = check_shape(shape)
     lane = "exact" if lane is None else lane
     if lane == "float" and budget.noise == "laplace":
         raise pure_in_float_lane(budget)

@@ -29,7 +29,8 @@ from dpstream.errors import (
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.engine import Chunks
-from dpstream.noise.stream import NoiseStream, _check_shape, _check_threads
+from dpstream.noise.settings import check_shape, check_threads
+from dpstream.noise.stream import NoiseStream
 from dpstream.participation import Participation
 from dpstream.release.plan import choose, pure_in_float_lane
 from dpstream.release.terms import (
@@ -120,7 +121,7 @@ class RunningSum(UnderTerms):
         if budget.noise == "laplace":
             raise pure_in_float_lane(budget)
         self._dtype = _check_dtype(dtype)
-        lengths = _check_shape(shape)
+        lengths = check_shape(shape)
         self._bound = _check_bound(bound, self._dtype)
         persons = check_participation(participation)
         coordinates = math.prod(lengths)
@@ -145,7 +146,7 @@ class RunningSum(UnderTerms):
         self._scale = self._terms.scale
         least, _ = self._terms.typical_noise(self._scale)
         self._grid = _power_of_two_below(max(least * GRID[self._dtype.name], FINEST_GRID))
-        self._chunks = Chunks(coordinates, _check_threads(threads, coordinates))
+        self._chunks = Chunks(coordinates, check_threads(threads, coordinates))
         self._chunks.bounds = [(low, min(low + CHUNK, coordinates)) for low in range(0, coordinates, CHUNK)]
         self._stream = self._terms.stream(key, scale=self._scale, threads=threads)
         self._t = 0

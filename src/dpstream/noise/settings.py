@@ -1,0 +1,85 @@
+"""The settings of a noise stream: checked at the door, and spelled out for its keys."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from dpstream.errors import InvalidArgument
+from dpstream.mechanisms.base import check_whole
+from dpstream.noise.draws import COORDINATES_LIMIT
+from dpstream.noise.keystream import FORMAT_VERSION, configuration_digest
+
+__all__ = ["check_dtype", "check_scale", "check_shape", "check_threads", "settings_digest", "settings_of"]
+
+#: Above this many coordinates a stream uses all processors unless told otherwise.
+THREADED_COORDINATES = 1 << 18
+#: Exactly rounded noise may be this large: far beyond any use, far below 2^62.
+LARGEST_EXACT_SCALE = 1e12
+
+
+def settings_of(mechanism: str, scale: float, shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, object]:
+    """All settings of a stream: what its keys are derived from, and what a saved state must match."""
+    return {
+        "mechanism": mechanism,
+        "scale": repr(scale),
+        "shape": list(shape),
+        "dtype": dtype.name,
+        "lane": "exact" if dtype == np.int64 else "float",
+        "format": FORMAT_VERSION,
+    }
+
+
+@lru_cache(maxsize=256)
+def settings_digest(purpose: str, mechanism: str, scale: float, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """Kept, because thousands of streams may share all settings and differ in their keys only."""
+    return configuration_digest(purpose, settings_of(mechanism, scale, shape, dtype))
+
+
+def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    """One of the three dtypes of a release."""
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        known = None
+    if known not in (np.float32, np.float64, np.int64):
+        raise InvalidArgument("dtype", dtype, "'float32', 'float64' or 'int64'")
+    assert known is not None  # noqa: S101
+    return known
+
+
+def check_scale(scale: object, *, exact: bool) -> float:
+    """A positive, finite scale that the lane can round."""
+    most = LARGEST_EXACT_SCALE if exact else math.inf
+    if isinstance(scale, bool) or not isinstance(scale, (int, float, np.integer, np.floating)):
+        raise InvalidArgument("scale", scale, "a positive, finite number")
+    if not (scale > 0 and math.isfinite(scale)):
+        raise InvalidArgument("scale", scale, "a positive, finite number")
+    if scale > most:
+        raise InvalidArgument("scale", scale, f"at most {most:g} in the exact lane")
+    return float(scale)
+
+
+def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """The lengths of a release's sides, none of them 0; a whole number means one side."""
+    try:
+        sides = (shape,) if isinstance(shape, (int, np.integer)) and not isinstance(shape, bool) else tuple(shape)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidArgument("shape", shape, "a whole number or a tuple of whole numbers") from None
+    checked = tuple(check_whole("shape", side) for side in sides)
+    if math.prod(checked) > COORDINATES_LIMIT:
+        raise InvalidArgument("shape", shape, f"at most {COORDINATES_LIMIT} coordinates in all")
+    return checked
+
+
+def check_threads(threads: object, coordinates: int) -> int:
+    """How many threads to use: as many as asked for, or what suits so many coordinates."""
+    if threads is None:
+        return (os.cpu_count() or 1) if coordinates >= THREADED_COORDINATES else 1
+    return check_whole("threads", threads)
