@@ -105,8 +105,7 @@ def _column_blocks(right: Exponentials, p: NDArray[np.float64], q: NDArray[np.fl
             total += past
         Y[block] = total
         carried.append(memory.state.copy())
-        for _ in memory.past(x[block]):
-            pass
+        memory.skip(x[block])
 
     scale = (v * right.gaps[1:] / (1.0 - right.gaps[1:])).tolist()
     a, b, _ = _pairs(v.size)
@@ -149,6 +148,7 @@ class _Filters:
         # 1 - pole is exact near 1, so this is how far the double is from the pole meant.
         self.slips: NDArray[np.float64] = np.log1p(-(1.0 - self.poles)) + rates
         self.state: NDArray[np.float64] = np.zeros_like(rates)
+        self.decay: NDArray[np.float64] = np.empty((rates.size, 0))
 
     def so_far(self, block: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         """Yield for each pole the sums at every step of the block, the step's own input among them."""
@@ -157,6 +157,12 @@ class _Filters:
     def past(self, block: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         """Yield for each pole the same sums without the step's own input."""
         return self._run(block, delayed=True)
+
+    def skip(self, block: NDArray[np.float64]) -> None:
+        """Take a block in without looking at the sums within it."""
+        if self.decay.shape[1] != block.size:  # the same for all blocks but the last
+            self.decay = np.exp(-np.outer(self.rates, np.arange(block.size - 1, -1, -1, dtype=np.float64)))
+        self.state = self.state * np.exp(-self.rates * block.size) + self.decay @ block
 
     def _run(self, block: NDArray[np.float64], *, delayed: bool) -> Iterator[NDArray[np.float64]]:
         for i, pole in enumerate(self.poles.tolist()):
