@@ -8,17 +8,9 @@ import numpy as np
 
 from dpstream.audit.audit import Audit
 from dpstream.audit.promise import Promise
-from dpstream.errors import MissingExtra
+from dpstream.charts import new_figure
 
-__all__ = ["plot_trade_off", "require_matplotlib"]
-
-
-def require_matplotlib() -> None:
-    """Raise `MissingExtra` unless pictures can be drawn."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        raise MissingExtra(extra="plot", needs="matplotlib") from None
+__all__ = ["plot_trade_off"]
 
 
 def plot_trade_off(found: Audit, path: Path, title: str = "") -> None:
@@ -31,10 +23,7 @@ def plot_trade_off(found: Audit, path: Path, title: str = "") -> None:
     MissingExtra
         Without matplotlib, the extra `plot`.
     """
-    require_matplotlib()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.5, 5.0), layout="constrained")
+    figure = new_figure(5.5, 5.0)
     axes = figure.subplots()
     alpha = np.linspace(1e-6, 1 - 1e-6, 500)
     least = Promise(found.budget).least_errors(alpha)

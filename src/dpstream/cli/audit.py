@@ -14,10 +14,11 @@ from rich.table import Table
 
 from dpstream.audit.audit import Audit
 from dpstream.audit.catalogue import LANES, SUBJECTS, LaneName, Row, rows
-from dpstream.audit.plot import plot_trade_off, require_matplotlib
+from dpstream.audit.plot import plot_trade_off
 from dpstream.audit.promise import Promise
 from dpstream.audit.timing import time_counter
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
+from dpstream.charts import require_matplotlib
 from dpstream.errors import DpstreamError, InvalidArgument
 
 #: Narrower than this the table would lose columns.
