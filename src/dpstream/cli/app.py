@@ -9,10 +9,12 @@ import typer
 import dpstream
 from dpstream.cli.audit import audit
 from dpstream.cli.compare import compare
+from dpstream.cli.group import CommandGroup
 
 app = typer.Typer(
     name="dpstream",
     help="Private running totals: publish a number again and again while nobody in the data is exposed.",
+    cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

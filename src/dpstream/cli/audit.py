@@ -17,9 +17,11 @@ from dpstream.audit.catalogue import LANES, SUBJECTS, LaneName, Row, rows
 from dpstream.audit.plot import plot_trade_off
 from dpstream.audit.promise import Promise
 from dpstream.audit.timing import time_counter
-from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
+from dpstream.budget import Budget, zcdp
 from dpstream.charts import require_matplotlib
-from dpstream.errors import DpstreamError, InvalidArgument
+from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_of
+from dpstream.cli.group import FOUND_WRONG
+from dpstream.errors import InvalidArgument
 
 #: Narrower than this the table would lose columns.
 TABLE_WIDTH = 124
@@ -29,9 +31,9 @@ COLOURS = {"kept": "green", "violated": "bold red", "wasteful": "yellow", "uncle
 def audit(
     mechanism: Annotated[str, typer.Option(help="Which mechanism; its name in the table of --all.")] = "SmoothBinary",
     lane: Annotated[str, typer.Option(help="exact (Counter), float32 or float64 (RunningSum).")] = "exact",
-    rho: Annotated[float | None, typer.Option(help="A zCDP budget; 0.5 if no budget is given.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="A pure budget, or with --delta an (ε, δ) one.")] = None,
-    delta: Annotated[float | None, typer.Option(help="The δ of an (ε, δ) budget.")] = None,
+    rho: Rho = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
     steps: Annotated[int | None, typer.Option(help="How many releases; a few if left out.")] = None,
     trials: Annotated[int, typer.Option(help="How often each of the two streams is run.")] = 800_000,
     confidence: Annotated[float, typer.Option(help="The chance, at least, that a bound holds.")] = 1 - 1e-6,
@@ -42,21 +44,18 @@ def audit(
 ) -> None:
     """Run real releases on neighbouring streams and certify how much of the promised budget they give away.
 
-    Exit status 1 if more leaks than was promised.
+    Exit status 1 if more leaks than was promised. Without a budget: ρ = 0.5.
 
     Example: dpstream audit --mechanism SmoothBinary --rho 0.5 --trials 20000
     """
-    try:
-        if plot is not None:
-            require_matplotlib()  # before the work, not after it
-        chosen = rows() if everything else [_row(mechanism, lane, _budget(rho, epsilon, delta), steps)]
-        found = _audit_all(chosen, trials, confidence)
-        if plot is not None:
-            for row, result in zip(chosen, found, strict=True):
-                plot_trade_off(result, _path(plot, row, several=everything), f"{row}: {result.verdict}")
-    except DpstreamError as error:
-        Console(stderr=True).print(f"[red]dpstream audit: {escape(str(error))}")
-        raise typer.Exit(2) from None
+    if plot is not None:
+        require_matplotlib()  # before the work, not after it
+    budget = budget_of(rho, epsilon, delta, default=zcdp(0.5))
+    chosen = rows() if everything else [_row(mechanism, lane, budget, steps)]
+    found = _audit_all(chosen, trials, confidence)
+    if plot is not None:
+        for row, result in zip(chosen, found, strict=True):
+            plot_trade_off(result, _path(plot, row, several=everything), f"{row}: {result.verdict}")
     console = Console()
     if everything:
         Console(width=max(console.width, TABLE_WIDTH)).print(_table(chosen, found))
@@ -65,15 +64,7 @@ def audit(
     else:
         console.print(f"[{COLOURS[found[0].verdict]}]{escape(str(found[0]))}")
     if any(result.verdict == "violated" for result in found):
-        raise typer.Exit(1)
-
-
-def _budget(rho: float | None, epsilon: float | None, delta: float | None) -> Budget:
-    if epsilon is None and delta is None:
-        return zcdp(0.5 if rho is None else rho)
-    if epsilon is None or rho is not None:
-        raise InvalidArgument("budget", (rho, epsilon, delta), "--rho, or --epsilon, or --epsilon and --delta")
-    return pure_dp(epsilon) if delta is None else approx_dp(epsilon, delta)
+        raise typer.Exit(FOUND_WRONG)
 
 
 def _row(title: str, lane: str, budget: Budget, steps: int | None) -> Row:

@@ -1,0 +1,52 @@
+"""The options that say how much may be learned about one person, and the budget they make."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
+from dpstream.errors import BudgetError
+
+__all__ = ["Delta", "Epsilon", "Rho", "budget_in_words", "budget_of"]
+
+PANEL = "Budget: how much may be learned about one person"
+
+Rho = Annotated[float | None, typer.Option(help="A zCDP budget ρ.", rich_help_panel=PANEL)]
+Epsilon = Annotated[
+    float | None,
+    typer.Option(help="A budget ε: with --delta an (ε, δ) one, alone a pure one.", rich_help_panel=PANEL),
+]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="The δ that goes with ε: well below one over the number of people.", rich_help_panel=PANEL),
+]
+
+
+def budget_of(rho: float | None, epsilon: float | None, delta: float | None, default: Budget | None = None) -> Budget:
+    """The budget that the options ask for.
+
+    Raises
+    ------
+    BudgetError
+        If they ask for none, where there is no default, or for two.
+    """
+    if rho is None and epsilon is None and delta is None and default is not None:
+        return default
+    if rho is not None and epsilon is None and delta is None:
+        return zcdp(rho)
+    if epsilon is not None and rho is None:
+        return pure_dp(epsilon) if delta is None else approx_dp(epsilon, delta)
+    given = [f"--{name} {value:g}" for name, value in (("rho", rho), ("epsilon", epsilon), ("delta", delta)) if value]
+    raise BudgetError(
+        "the budget",
+        " ".join(given) or "none",
+        "given as --rho, or as --epsilon, or as --epsilon with --delta (--epsilon 1 --delta 1e-6 is a usual choice)",
+    )
+
+
+def budget_in_words(budget: Budget) -> str:
+    """A budget the way people write it: ρ = 0.5, or ε = 1, δ = 1e-06."""
+    letters = (("ρ", "rho"), ("ε", "epsilon"), ("δ", "delta"))
+    return ", ".join(f"{letter} = {getattr(budget, name):g}" for letter, name in letters if hasattr(budget, name))
