@@ -10,6 +10,7 @@ __all__ = [
     "BudgetError",
     "BudgetLimitExceeded",
     "CapacityError",
+    "ColumnMissing",
     "DenseTooLarge",
     "DpstreamError",
     "ForkedStore",
@@ -38,6 +39,10 @@ __all__ = [
     "PositionGap",
     "PositionMissing",
     "PositionUnexpected",
+    "RowRefused",
+    "SourceDamaged",
+    "SourceError",
+    "SourceMissing",
     "StateError",
     "StoreBusy",
     "StoreClosed",
@@ -494,3 +499,39 @@ class MissingExtra(DpstreamError, ImportError):
     def __init__(self, *, extra: str, needs: str) -> None:
         super().__init__(f"this needs {needs}, which is not installed: pip install 'dpstream[{extra}]'")
         self.extra = extra
+
+
+class SourceError(DpstreamError, ValueError):
+    """Something is wrong with a file of events."""
+
+
+class SourceMissing(SourceError):
+    """A file of events cannot be opened, or holds no events."""
+
+    def __init__(self, *, source: str, reason: str) -> None:
+        super().__init__(f"{source}: {reason}")
+        self.source = source
+
+
+class SourceDamaged(SourceError):
+    """A file of events cannot be read to its end."""
+
+    def __init__(self, *, where: str, what: str) -> None:
+        super().__init__(f"{where}: {what}")
+        self.where = where
+
+
+class ColumnMissing(SourceError):
+    """A file of events has no such column."""
+
+    def __init__(self, *, source: str, column: str, columns: list[str]) -> None:
+        super().__init__(f"{source} has no column {column!r}; its columns are {', '.join(map(repr, columns))}")
+        self.column, self.columns = column, columns
+
+
+class RowRefused(SourceError):
+    """A row of a file of events cannot be counted."""
+
+    def __init__(self, *, where: str, column: str, given: object, allowed: str) -> None:
+        super().__init__(f"{where}, column {column!r}: expected {allowed}, got {given!r}")
+        self.where, self.column, self.given = where, column, given

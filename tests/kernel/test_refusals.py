@@ -43,9 +43,14 @@ def good(name: str) -> list[Any]:
         ],
         "smooth_moves": lambda: [7, zeros(n, U8), zeros(n, U8)],
         "recurrence_block": lambda: [
-            zeros((n, d)), zeros(n), zeros(n), zeros(b), zeros(b), zeros((b, d)), zeros((b, d)),
-            zeros((n, d)),
-            zeros((n, d)),
+            zeros((n, d)), zeros(n), zeros(n), zeros(b), zeros(b), zeros((b, d)), zeros((n, d))
+        ],
+        "recurrence_leap": lambda: [
+            zeros((n, d)), zeros(n), zeros(n), zeros((b, 16)), zeros(16), zeros((17, b)), zeros((17, b)), zeros((b, d)),
+            zeros((b, d)), zeros((n, d)),
+        ],
+        "recurrence_mixed": lambda: [
+            zeros(n), 1.0, 1.0, zeros(b), zeros(b), zeros((b, n)), zeros((2, n)), zeros(n)
         ],
         "round_guarded": lambda: [zeros(n), 0.1, zeros(n, I64)],
     }[name.removesuffix("_f32").removesuffix("_f64")]()  # fmt: skip
@@ -65,7 +70,9 @@ WRITTEN = {
     "stack_block_f32": [6, 8],
     "stack_block_f64": [6, 8],
     "smooth_moves": [1, 2],
-    "recurrence_block_f64": [5, 6, 7, 8],
+    "recurrence_block_f64": [5, 6],
+    "recurrence_leap_f64": [7, 8, 9],
+    "recurrence_mixed_f64": [5, 6, 7],
     "round_guarded": [2],
 }
 NAMES = list(WRITTEN)
@@ -106,6 +113,9 @@ def test_a_buffer_of_the_wrong_size(kernel: ModuleType, name: str, position: int
     elif name.startswith("recurrence_step") and position in (5, 6):
         refused(kernel, name, position, lambda a: a[:, :-1].copy(), "must ")
         refused(kernel, name, position, lambda a: a[:-1], "must have")
+    elif name == "recurrence_mixed_f64" and position == 6:  # fewer rows are fewer precise buffers
+        refused(kernel, name, position, lambda a: a[:, :-1].copy(), "must have")
+        refused(kernel, name, position, lambda a: np.zeros((4, a.shape[1])), "at most 3 rows")
     else:
         refused(kernel, name, position, lambda a: a[:-1], "must have")
 
@@ -215,8 +225,8 @@ def test_columns_that_are_not_there(kernel: ModuleType, lo: int, hi: int) -> Non
         kernel.recurrence_step_f32(*arguments)
 
 
-def test_a_precise_result_needs_precise_buffers(kernel: ModuleType) -> None:
-    refused(kernel, "recurrence_block_f64", 6, lambda _: None, "rest must be None")
+def test_more_buffers_than_a_leap_has_room_for(kernel: ModuleType) -> None:
+    refused(kernel, "recurrence_leap_f64", 7, lambda _: np.zeros((33, 2)), "at most 32 rows")
 
 
 def test_moves_that_leave_the_stack(kernel: ModuleType) -> None:

@@ -257,26 +257,35 @@ def test_smooth_moves(compiled: ModuleType, label: int) -> None:
 
 @pytest.mark.parametrize("d", [1, 2, 7, 8, 19])
 @pytest.mark.parametrize("b", [0, 1, 6, 8, 13])
-@pytest.mark.parametrize("precise", [False, True])
-def test_recurrence_block(compiled: ModuleType, rng: np.random.Generator, d: int, b: int, precise: bool) -> None:
+def test_recurrence_block(compiled: ModuleType, rng: np.random.Generator, d: int, b: int) -> None:
     for n in (0, 1, 50, 1500 if HEAVY else 150):
         gaps, weights = 10.0 ** -rng.uniform(0, 8, b), rng.standard_normal(b)
-        high = rng.standard_normal((b, d))
-        low = high * rng.standard_normal((b, d)) * 2.0**-54 if precise else None
-        rest = np.zeros((n, d)) if precise else None
-        scales = rng.uniform(0.5, 2, (2, n))
-        args = (
-            rng.standard_normal((n, d)),
-            scales[0],
-            scales[1],
-            gaps,
-            weights,
-            high,
-            low,
-            np.zeros((n, d)),
-            rest,
-        )
+        state, scales = rng.standard_normal((b, d)), rng.uniform(0.5, 2, (2, n))
+        args = (rng.standard_normal((n, d)), *scales, gaps, weights, state, np.zeros((n, d)))
         assert_both_same(compiled, "recurrence_block_f64", *args)
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 19])
+@pytest.mark.parametrize("b", [0, 1, 6, 8, 13, 32])
+def test_recurrence_leap(compiled: ModuleType, rng: np.random.Generator, d: int, b: int) -> None:
+    for n in (0, 1, 15, 16, 17, 50, 1500 if HEAVY else 150):
+        decay = rng.uniform(0, 1, b) ** np.arange(17)[:, None]
+        decay_low = decay * rng.uniform(-1, 1, (17, b)) * 2.0**-54
+        high = rng.standard_normal((b, d))
+        low = high * rng.uniform(-1, 1, (b, d)) * 2.0**-54
+        tables = (rng.standard_normal((b, 16)), rng.standard_normal(16), decay, decay_low)
+        scales = rng.uniform(0.5, 2, (2, n))
+        args = (rng.standard_normal((n, d)), *scales, *tables, high, low, np.zeros((n, d)))
+        assert_both_same(compiled, "recurrence_leap_f64", *args)
+
+
+@pytest.mark.parametrize("d", [0, 1, 31, 32, 33, 1000])
+@pytest.mark.parametrize(("b", "slow"), [(0, 0), (1, 0), (1, 1), (7, 0), (7, 3), (7, 7)])
+def test_recurrence_mixed(compiled: ModuleType, rng: np.random.Generator, d: int, b: int, slow: int) -> None:
+    gaps, weights, high = 10.0 ** -rng.uniform(0, 8, b), rng.standard_normal(b), rng.standard_normal((b, d))
+    low = high[:slow] * rng.uniform(-1, 1, (slow, d)) * 2.0**-54
+    args = (rng.standard_normal(d), 1.3, 0.9, gaps, weights, high, low, np.zeros(d))
+    assert_both_same(compiled, "recurrence_mixed_f64", *args)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e6, 2.0**51, 2.0**58])

@@ -1,4 +1,4 @@
-"""The kernel's block functions are the pure steps of the mechanisms; the precise recurrence is precise."""
+"""The kernel's block functions are the pure steps of the mechanisms; the precise recurrences are precise."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dpstream.mechanisms.honaker import Honaker
 from dpstream.mechanisms.recurrence import RecurrenceMechanism, RecurrenceState
 from dpstream.mechanisms.smooth import SmoothBinary
 from dpstream.mechanisms.stack import StackMechanism
+from dpstream.noise.leap_tables import leap_tables
 
 
 def streamed(mechanism: StackMechanism, z: np.ndarray, zpad: np.ndarray) -> np.ndarray:
@@ -111,7 +112,7 @@ def test_plain_recurrence_block_is_the_pure_step(kernel: ModuleType, rng: np.ran
     mechanism = FewBuffers(gaps, weights)
     q, p = mechanism.input_scale(1, n), mechanism.output_scale(1, n)
     z, buffers, out = rng.standard_normal((n, d)), np.zeros((4, d)), np.empty((n, d))
-    kernel.recurrence_block_f64(z, q, p, gaps, weights, buffers, None, out, None)
+    kernel.recurrence_block_f64(z, q, p, gaps, weights, buffers, out)
     state, expected = RecurrenceState(0, ()), np.empty((n, d))
     for t in range(n):
         expected[t], state = mechanism.advance(state, [z[t]])
@@ -119,31 +120,63 @@ def test_plain_recurrence_block_is_the_pure_step(kernel: ModuleType, rng: np.ran
     assert np.array_equal(buffers, np.stack(state.buffers))
 
 
-def test_precise_recurrence_against_exact_fractions(kernel: ModuleType, rng: np.random.Generator) -> None:
-    """After 400 steps the double-double release is the exact one to 2^-95; plain doubles are not."""
-    n, gaps, weights = 400, np.array([1e-7, 0.003, 0.4]), np.array([0.21, 0.13, 0.3])
-    q, p = rng.uniform(0.5, 2, (2, n))
-    z, high, low = rng.standard_normal((n, 1)), np.zeros((3, 1)), np.zeros((3, 1))
-    out, rest, plain = np.empty((3, n, 1))
-    kernel.recurrence_block_f64(z, q, p, gaps, weights, high, low, out, rest)
-    kernel.recurrence_block_f64(z, q, p, gaps, weights, np.zeros((3, 1)), None, plain, None)
-    buffers = [Fraction(0)] * 3
-    worst = worst_plain = Fraction(0)
-    for t in range(n):
-        u = Fraction(z[t, 0]) * Fraction(q[t])
+GAPS, WEIGHTS = np.array([1e-7, 0.003, 0.4]), np.array([0.21, 0.13, 0.3])
+
+
+def exact_releases(x: list[Fraction]) -> list[Fraction]:
+    """The releases of the inputs x by buffers with these gaps and weights, in fractions."""
+    buffers, releases = [Fraction(0)] * 3, []
+    for u in x:
         total = u
         for i in range(3):
-            decayed = buffers[i] * (1 - Fraction(gaps[i]))
-            total += Fraction(weights[i]) * decayed
-            buffers[i] = decayed + u
+            decayed = buffers[i] * (1 - Fraction(GAPS[i]))
+            total += Fraction(WEIGHTS[i]) * decayed
             # Exact fractions grow without end; 400 bits are exact enough.
-            buffers[i] = Fraction(round(buffers[i] * 2**400), 2**400)
-        total *= Fraction(p[t])
-        worst = max(worst, abs(total - Fraction(out[t, 0]) - Fraction(rest[t, 0])))
-        worst_plain = max(worst_plain, abs(total - Fraction(plain[t, 0])))
-        assert out[t, 0] + rest[t, 0] == out[t, 0]
-    assert worst < Fraction(2) ** -95
-    assert worst_plain > Fraction(2) ** -54
+            buffers[i] = Fraction(round((decayed + u) * 2**400), 2**400)
+        releases.append(total)
+    return releases
+
+
+def worst_error(out: np.ndarray, exact: list[Fraction]) -> float:
+    """The largest relative error, in units of 2^-53."""
+    return float(
+        max(abs(Fraction(value) / ideal - 1) for value, ideal in zip(out.tolist(), exact, strict=True)) * 2**53
+    )
+
+
+@pytest.mark.parametrize("pieces", [[2000], [8, 16, 1, 1, 200, 1774]])
+def test_leaps_do_not_repeat_their_roundings(kernel: ModuleType, rng: np.random.Generator, pieces: list[int]) -> None:
+    """All roundings together are at most 16 units for any positive input; plain doubles repeat theirs at every step."""
+    n, d = sum(pieces), 2
+    q, p = np.concatenate([np.ones((2, n // 2)), rng.uniform(0.5, 2, (2, n // 2))], axis=1)
+    z, out, plain = np.full((n, d), 1 / 3), np.empty((n, d)), np.empty((n, d))
+    z[:, 1] = rng.uniform(0, 2, n)
+    high, low = np.zeros((2, 3, d))
+    tables = leap_tables(tuple(GAPS.tolist()), tuple(WEIGHTS.tolist()))
+    for first, count in zip(np.cumsum([0, *pieces]), pieces, strict=False):
+        here = slice(first, first + count)
+        kernel.recurrence_leap_f64(z[here], q[here], p[here], *tables, high, low, out[here])
+    kernel.recurrence_block_f64(z, q, p, GAPS, WEIGHTS, np.zeros((3, d)), plain)
+    for j in range(d):
+        exact = exact_releases([Fraction(a) * Fraction(b) for a, b in zip(z[:, j].tolist(), q.tolist(), strict=True)])
+        exact = [a * Fraction(b) for a, b in zip(exact, p.tolist(), strict=True)]
+        assert worst_error(out[:, j], exact) < 14
+        if j == 0:  # the same input at every step is rounded in the same direction
+            assert worst_error(plain[:, j], exact) > 40
+
+
+def test_the_low_halves_keep_slow_buffers_right(kernel: ModuleType) -> None:
+    """The slowest buffer in double-double: the other two forget their roundings within 1 / 0.003 steps."""
+    n = 2000
+    exact = exact_releases([Fraction(1 / 3)] * n)
+    worst = []
+    for slow in (0, 1, 3):
+        high, low, out = np.zeros((3, 1)), np.zeros((slow, 1)), np.empty(n)
+        for t in range(n):
+            kernel.recurrence_mixed_f64(np.array([1 / 3]), 1.0, 1.0, GAPS, WEIGHTS, high, low, out[t : t + 1])
+        worst.append(worst_error(out, exact))
+    assert worst[0] > 20
+    assert max(worst[1:]) < 8
 
 
 def test_rounding(kernel: ModuleType) -> None:

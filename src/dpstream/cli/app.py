@@ -8,8 +8,13 @@ import typer
 
 import dpstream
 from dpstream.cli.audit import audit
+from dpstream.cli.bench import bench
 from dpstream.cli.compare import compare
+from dpstream.cli.count import count
 from dpstream.cli.group import CommandGroup
+from dpstream.cli.paper import paper
+from dpstream.cli.plan import plan
+from dpstream.cli.store import store_app
 
 app = typer.Typer(
     name="dpstream",
@@ -18,8 +23,13 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command()(count)
+app.command()(plan)
 app.command()(compare)
+app.add_typer(store_app, name="store")
 app.command()(audit)
+app.command()(paper)
+app.command()(bench)
 
 
 def _print_version(wanted: bool) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstream.kernel.twin import LAPLACE_ERROR, NORMAL_ERROR, TILE_F32, TILE_F64
+from dpstream.kernel.twin import LAPLACE_ERROR, LEAP, NORMAL_ERROR, TILE_F32, TILE_F64
 
 if TYPE_CHECKING:
     from dpstream.kernel.twin import (
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         normal_f32,
         normal_f64,
         recurrence_block_f64,
+        recurrence_leap_f64,
+        recurrence_mixed_f64,
         recurrence_step_f32,
         recurrence_step_f64,
         release_f32,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAPLACE_ERROR",
+    "LEAP",
     "NORMAL_ERROR",
     "TILE_F32",
     "TILE_F64",
@@ -48,6 +51,8 @@ __all__ = [
     "normal_f32",
     "normal_f64",
     "recurrence_block_f64",
+    "recurrence_leap_f64",
+    "recurrence_mixed_f64",
     "recurrence_step_f32",
     "recurrence_step_f64",
     "release_f32",

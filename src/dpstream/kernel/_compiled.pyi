@@ -89,10 +89,32 @@ def recurrence_block_f64(
     output_scale: Double,
     gaps: Double,
     weights: Double,
-    high: Double,
-    low: Double | None,
+    state: Double,
     out: Double,
-    rest: Double | None,
+    /,
+) -> None: ...
+def recurrence_leap_f64(
+    z: Double,
+    input_scale: Double,
+    output_scale: Double,
+    carried: Double,
+    response: Double,
+    decay: Double,
+    decay_low: Double,
+    high: Double,
+    low: Double,
+    out: Double,
+    /,
+) -> None: ...
+def recurrence_mixed_f64(
+    z: Double,
+    input_scale: SupportsFloat,
+    output_scale: SupportsFloat,
+    gaps: Double,
+    weights: Double,
+    high: Double,
+    low: Double,
+    out: Double,
     /,
 ) -> None: ...
 def round_guarded(x: Double, guard: SupportsFloat, out: NDArray[np.int64], /) -> bytes: ...

@@ -159,114 +159,138 @@ INLINE double two_product(double a, double b, double *rest)
     return product;
 }
 
-/* (a + a_low) b */
-INLINE double scale(double a, double a_low, double b, double *low)
+/* (a + a_low) (b + b_low) */
+INLINE double multiply(double a, double a_low, double b, double b_low, double *low)
 {
     double rest;
     double product = two_product(a, b, &rest);
-    return quick_two_sum(product, rest + a_low * b, low);
+    return quick_two_sum(product, rest + (a * b_low + a_low * b), low);
 }
 
-/* (a + a_low) + (b + b_low) */
-INLINE double add(double a, double a_low, double b, double b_low, double *low)
+/* (a + a_low) + b */
+INLINE double add(double a, double a_low, double b, double *low)
 {
     double rest;
     double sum = two_sum(a, b, &rest);
-    return quick_two_sum(sum, rest + (a_low + b_low), low);
+    return quick_two_sum(sum, rest + a_low, low);
 }
 
-/* One buffer of one column: decays by gap, takes u in; what it adds to the release is returned in part, part_low. */
-INLINE void buffer_step(double *high, double *low, double gap, double weight, double u, double u_low, double *part,
-                        double *part_low)
+#define LEAP 16       /* steps that are made at once, with one rounding of the buffers for all of them */
+#define LANES 8       /* buffers, or steps, that are worked on together */
+#define MOST_LANES 32 /* buffers */
+
+/* What a leap is made with: `loop_recurrence_leap`'s tables, with zeros where there is no buffer, or no input yet. */
+typedef struct {
+    double carried[MOST_LANES][LEAP];
+    double response[2 * LEAP];
+    double decay[2 * LEAP + 1][MOST_LANES], decay_low[LEAP + 1][MOST_LANES];
+} Leap;
+
+/* Σ_s table[s * step + i] factors[s] over s < count, for LANES neighbours i. Every fourth s makes a sum of its own, which shortens both the
+ * wait and the error; count is a multiple of 4. */
+INLINE void lane_products(const double *restrict table, ptrdiff_t step, const double *restrict factors, size_t count,
+                          double *restrict out)
 {
-    double lost_low, kept_low;
-    double lost = scale(*high, *low, gap, &lost_low);
-    double kept = add(*high, *low, -lost, -lost_low, &kept_low);
-    *part = scale(kept, kept_low, weight, part_low);
-    *high = add(kept, kept_low, u, u_low, low);
+    double sum[4][LANES] = {{0}};
+    for (size_t s = 0; s < count; s += 4)
+        for (size_t part = 0; part < 4; part++, table += step)
+            for (size_t i = 0; i < LANES; i++)
+                sum[part][i] += table[i] * factors[s + part];
+    for (size_t i = 0; i < LANES; i++)
+        out[i] = (sum[0][i] + sum[1][i]) + (sum[2][i] + sum[3][i]);
 }
 
-#define LANES 8       /* columns, or buffers of a single column, that are worked on together */
-#define MOST_LANES 32 /* buffers of a single column */
-#define STEPS 16      /* steps of a single column whose sums are formed together: each is a long chain of its own */
-
-static CLONES void loop_recurrence_block_single(const double *restrict z, const double *restrict input_scale,
-                                                const double *restrict output_scale, const double *restrict gaps,
-                                                const double *restrict weights, double *restrict high, double *restrict low,
-                                                double *restrict out, double *restrict rest, size_t n, size_t b)
+/* Many steps, LEAP at a time. Within a leap every release is a sum of products with tables, in plain doubles: of the buffers before
+ * it, and of its inputs. Only then do the buffers decay by LEAP steps at once, in double-double: what a plain rounding of them
+ * would cost, all later steps would repeat. */
+static CLONES void loop_recurrence_leap(const double *restrict z, const double *restrict input_scale,
+                                        const double *restrict output_scale, const double *restrict carried,
+                                        const double *restrict response, const double *restrict decay,
+                                        const double *restrict decay_low, double *restrict high, double *restrict low,
+                                        double *restrict out, size_t n, size_t d, size_t b)
 {
-    double state[MOST_LANES] = {0}, state_low[MOST_LANES] = {0}, gap[MOST_LANES] = {0}, weight[MOST_LANES] = {0};
-    double part[MOST_LANES][STEPS], part_low[MOST_LANES][STEPS];
-    double now[MOST_LANES], now_low[MOST_LANES], sum[STEPS] = {0}, sum_low[STEPS] = {0};
-    for (size_t i = 0; i < b; i++) {
-        state[i] = high[i];
-        state_low[i] = low[i];
-        gap[i] = gaps[i];
-        weight[i] = weights[i];
+    Leap leap = {0};
+    size_t lanes = (b + LANES - 1) / LANES * LANES;
+    memcpy(leap.carried, carried, b * LEAP * sizeof(double));
+    memcpy(leap.response + LEAP, response, LEAP * sizeof(double));
+    for (size_t k = 0; k <= LEAP; k++) {
+        memcpy(leap.decay[LEAP + k], decay + k * b, b * sizeof(double));
+        memcpy(leap.decay_low[k], decay_low + k * b, b * sizeof(double));
     }
-    for (size_t first = 0; first < n; first += STEPS) {
-        size_t count = n - first < STEPS ? n - first : STEPS;
-        for (size_t t = 0; t < count; t++) {
-            double u_low, u = two_product(z[first + t], input_scale[first + t], &u_low);
-            for (size_t lane = 0; lane < b; lane += LANES)
-                for (size_t i = lane; i < lane + LANES; i++)
-                    buffer_step(&state[i], &state_low[i], gap[i], weight[i], u, u_low, &now[i], &now_low[i]);
-            for (size_t i = 0; i < b; i++) {
-                part[i][t] = now[i];
-                part_low[i][t] = now_low[i];
-            }
-            sum[t] = u;
-            sum_low[t] = u_low;
+    for (size_t column = 0; column < d; column++) {
+        double state[MOST_LANES] = {0}, state_low[MOST_LANES] = {0};
+        for (size_t i = 0; i < b; i++) {
+            state[i] = high[i * d + column];
+            state_low[i] = low[i * d + column];
         }
-        for (size_t i = 0; i < b; i++)
-            for (size_t t = 0; t < count; t++)
-                sum[t] = add(sum[t], sum_low[t], part[i][t], part_low[i][t], &sum_low[t]);
-        for (size_t t = 0; t < count; t++)
-            out[first + t] = scale(sum[t], sum_low[t], output_scale[first + t], &sum_low[t]);
-        if (rest != NULL)
-            memcpy(rest + first, sum_low, count * sizeof(double));
-    }
-    memcpy(high, state, b * sizeof(double));
-    memcpy(low, state_low, b * sizeof(double));
-}
-
-static CLONES void loop_recurrence_block(const double *restrict z, const double *restrict input_scale,
-                                         const double *restrict output_scale, const double *restrict gaps,
-                                         const double *restrict weights, double *restrict high, double *restrict low,
-                                         double *restrict out, double *restrict rest, size_t n, size_t d, size_t b)
-{
-    double u[LANES], u_low[LANES], sum[LANES], sum_low[LANES];
-    for (size_t start = 0; start < d; start += LANES) {
-        size_t count = d - start < LANES ? d - start : LANES;
-        for (size_t t = 0; t < n; t++) {
-            for (size_t j = 0; j < count; j++) {
-                u[j] = two_product(z[t * d + start + j], input_scale[t], &u_low[j]);
-                sum[j] = u[j];
-                sum_low[j] = u_low[j];
+        for (size_t first = 0; first < n; first += LEAP) {
+            size_t count = n - first < LEAP ? n - first : LEAP;
+            double x[LEAP] = {0}, past[LEAP], near[LEAP], entered[LANES];
+            for (size_t k = 0; k < count; k++)
+                x[k] = z[(first + k) * d + column] * input_scale[first + k];
+            for (size_t k = 0; k < LEAP; k += LANES) {
+                lane_products(&leap.carried[0][k], LEAP, state, lanes, past + k);
+                lane_products(&leap.response[LEAP + k], -1, x, LEAP, near + k);
             }
-            for (size_t i = 0; i < b; i++) {
-                double *row = high + i * d + start, *row_low = low + i * d + start;
-                double gap = gaps[i], weight = weights[i];
-                for (size_t j = 0; j < count; j++) {
-                    double part, part_low;
-                    buffer_step(&row[j], &row_low[j], gap, weight, u[j], u_low[j], &part, &part_low);
-                    sum[j] = add(sum[j], sum_low[j], part, part_low, &sum_low[j]);
+            for (size_t k = 0; k < count; k++)
+                out[(first + k) * d + column] = (past[k] + near[k]) * output_scale[first + k];
+            for (size_t lane = 0; lane < lanes; lane += LANES) {
+                lane_products(&leap.decay[LEAP + count - 1][lane], -MOST_LANES, x, LEAP, entered);
+                for (size_t i = 0; i < LANES; i++) {
+                    double *top = &state[lane + i], *rest = &state_low[lane + i], kept_low;
+                    double kept = multiply(*top, *rest, leap.decay[LEAP + count][lane + i], leap.decay_low[count][lane + i], &kept_low);
+                    *top = add(kept, kept_low, entered[i], rest);
                 }
             }
-            for (size_t j = 0; j < count; j++)
-                out[t * d + start + j] = scale(sum[j], sum_low[j], output_scale[t], &sum_low[j]);
-            if (rest != NULL)
-                for (size_t j = 0; j < count; j++)
-                    rest[t * d + start + j] = sum_low[j];
+        }
+        for (size_t i = 0; i < b; i++) {
+            high[i * d + column] = state[i];
+            low[i * d + column] = state_low[i];
         }
     }
 }
 
-/* The same with plain doubles: the pure step of mechanisms/recurrence.py, operation for operation. */
-static CLONES void loop_recurrence_block_plain(const double *restrict z, const double *restrict input_scale,
-                                               const double *restrict output_scale, const double *restrict gaps,
-                                               const double *restrict weights, double *restrict state, double *restrict out,
-                                               size_t n, size_t d, size_t b)
+#define COLUMNS 32 /* columns that are worked on together */
+
+/* One step over many columns: the first `slow` of b buffers in double-double, the others in doubles. */
+static CLONES void loop_recurrence_mixed(const double *restrict z, double input_scale, double output_scale,
+                                         const double *restrict gaps, const double *restrict weights, double *restrict high,
+                                         double *restrict low, double *restrict out, size_t d, size_t b, size_t slow)
+{
+    double u[COLUMNS], sum[COLUMNS];
+    for (size_t start = 0; start < d; start += COLUMNS) {
+        size_t count = d - start < COLUMNS ? d - start : COLUMNS;
+        for (size_t j = 0; j < count; j++)
+            sum[j] = u[j] = z[start + j] * input_scale;
+        for (size_t i = 0; i < slow; i++) {
+            double *row = high + i * d + start, *row_low = low + i * d + start, gap = gaps[i], weight = weights[i];
+            for (size_t j = 0; j < count; j++) {
+                double lost_low, kept_low;
+                double lost = multiply(row[j], row_low[j], gap, 0.0, &lost_low);
+                double kept = add(row[j], row_low[j], -lost, &kept_low);
+                kept = quick_two_sum(kept, kept_low - lost_low, &kept_low);
+                sum[j] = sum[j] + kept * weight;
+                row[j] = add(kept, kept_low, u[j], &row_low[j]);
+            }
+        }
+        for (size_t i = slow; i < b; i++) {
+            double *row = high + i * d + start, gap = gaps[i], weight = weights[i];
+            for (size_t j = 0; j < count; j++) { /* the buffer itself is rounded once: each rounding of it stays for long */
+                double lost = row[j] * gap;
+                sum[j] = sum[j] + (row[j] - lost) * weight;
+                row[j] = row[j] + (u[j] - lost);
+            }
+        }
+        for (size_t j = 0; j < count; j++)
+            out[start + j] = sum[j] * output_scale;
+    }
+}
+
+/* Many steps in plain doubles: the pure step of mechanisms/recurrence.py, operation for operation. */
+static CLONES void loop_recurrence_block(const double *restrict z, const double *restrict input_scale,
+                                         const double *restrict output_scale, const double *restrict gaps,
+                                         const double *restrict weights, double *restrict state, double *restrict out, size_t n,
+                                         size_t d, size_t b)
 {
     for (size_t t = 0; t < n; t++) {
         double p = output_scale[t], q = input_scale[t];

@@ -310,34 +310,75 @@ static PyObject *smooth_moves(PyObject *Py_UNUSED(module), PyObject *const *args
 static PyObject *recurrence_block_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
 {
     Buffers held = {.count = 0};
-    Py_buffer *z, *input_scale, *output_scale, *gaps, *weights, *high, *low = NULL, *out, *rest = NULL;
-    if (!has_arguments("recurrence_block_f64", nargs, 9) || !(z = take(&held, args[0], "z", 'd', 0, 2)) ||
+    Py_buffer *z, *input_scale, *output_scale, *gaps, *weights, *state, *out;
+    if (!has_arguments("recurrence_block_f64", nargs, 7) || !(z = take(&held, args[0], "z", 'd', 0, 2)) ||
         !(input_scale = take(&held, args[1], "input_scale", 'd', 0, 1)) ||
         !(output_scale = take(&held, args[2], "output_scale", 'd', 0, 1)) || !(gaps = take(&held, args[3], "gaps", 'd', 0, 1)) ||
-        !(weights = take(&held, args[4], "weights", 'd', 0, 1)) || !(high = take(&held, args[5], "high", 'd', 1, 2)) ||
-        (args[6] != Py_None && !(low = take(&held, args[6], "low", 'd', 1, 2))) ||
-        !(out = take(&held, args[7], "out", 'd', 1, 2)) || (args[8] != Py_None && !(rest = take(&held, args[8], "rest", 'd', 1, 2))))
+        !(weights = take(&held, args[4], "weights", 'd', 0, 1)) || !(state = take(&held, args[5], "state", 'd', 1, 2)) ||
+        !(out = take(&held, args[6], "out", 'd', 1, 2)))
         return refuse(&held);
     size_t n = (size_t)z->shape[0], d = (size_t)z->shape[1], b = items(gaps);
-    if (low == NULL && rest != NULL) {
-        PyErr_SetString(PyExc_ValueError, "rest must be None when low is: plain doubles keep no rest");
+    if (!has_items(&held, input_scale, n) || !has_items(&held, output_scale, n) || !has_items(&held, weights, b) ||
+        !has_shape(&held, state, b, d) || !has_shape(&held, out, n, d) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    Py_BEGIN_ALLOW_THREADS
+    loop_recurrence_block(z->buf, input_scale->buf, output_scale->buf, gaps->buf, weights->buf, state->buf, out->buf, n, d, b);
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *recurrence_leap_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    Buffers held = {.count = 0};
+    Py_buffer *z, *input_scale, *output_scale, *carried, *response, *decay, *decay_low, *high, *low, *out;
+    if (!has_arguments("recurrence_leap_f64", nargs, 10) || !(z = take(&held, args[0], "z", 'd', 0, 2)) ||
+        !(input_scale = take(&held, args[1], "input_scale", 'd', 0, 1)) ||
+        !(output_scale = take(&held, args[2], "output_scale", 'd', 0, 1)) ||
+        !(carried = take(&held, args[3], "carried", 'd', 0, 2)) || !(response = take(&held, args[4], "response", 'd', 0, 1)) ||
+        !(decay = take(&held, args[5], "decay", 'd', 0, 2)) || !(decay_low = take(&held, args[6], "decay_low", 'd', 0, 2)) ||
+        !(high = take(&held, args[7], "high", 'd', 1, 2)) || !(low = take(&held, args[8], "low", 'd', 1, 2)) ||
+        !(out = take(&held, args[9], "out", 'd', 1, 2)))
+        return refuse(&held);
+    size_t n = (size_t)z->shape[0], d = (size_t)z->shape[1], b = (size_t)high->shape[0];
+    if (b > MOST_LANES) {
+        PyErr_Format(PyExc_ValueError, "high must have at most %d rows, got %zu", MOST_LANES, b);
         return refuse(&held);
     }
-    if (!has_items(&held, input_scale, n) || !has_items(&held, output_scale, n) || !has_items(&held, weights, b) ||
-        !has_shape(&held, high, b, d) || (low != NULL && !has_shape(&held, low, b, d)) || !has_shape(&held, out, n, d) ||
-        (rest != NULL && !has_shape(&held, rest, n, d)) || !are_apart(&held, NULL, NULL))
+    if (!has_items(&held, input_scale, n) || !has_items(&held, output_scale, n) || !has_shape(&held, carried, b, LEAP) ||
+        !has_items(&held, response, LEAP) || !has_shape(&held, decay, LEAP + 1, b) || !has_shape(&held, decay_low, LEAP + 1, b) ||
+        !has_shape(&held, high, b, d) || !has_shape(&held, low, b, d) || !has_shape(&held, out, n, d) ||
+        !are_apart(&held, NULL, NULL))
         return refuse(&held);
-    double *rest_rows = rest != NULL ? rest->buf : NULL;
     Py_BEGIN_ALLOW_THREADS
-    if (low != NULL && d == 1 && b <= MOST_LANES)
-        loop_recurrence_block_single(z->buf, input_scale->buf, output_scale->buf, gaps->buf, weights->buf, high->buf, low->buf,
-                                     out->buf, rest_rows, n, b);
-    else if (low != NULL)
-        loop_recurrence_block(z->buf, input_scale->buf, output_scale->buf, gaps->buf, weights->buf, high->buf, low->buf, out->buf,
-                              rest_rows, n, d, b);
-    else
-        loop_recurrence_block_plain(z->buf, input_scale->buf, output_scale->buf, gaps->buf, weights->buf, high->buf, out->buf, n, d,
-                                    b);
+    loop_recurrence_leap(z->buf, input_scale->buf, output_scale->buf, carried->buf, response->buf, decay->buf, decay_low->buf,
+                         high->buf, low->buf, out->buf, n, d, b);
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *recurrence_mixed_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    Buffers held = {.count = 0};
+    Py_buffer *z, *gaps, *weights, *high, *low, *out;
+    double input_scale, output_scale;
+    if (!has_arguments("recurrence_mixed_f64", nargs, 8) || !(z = take(&held, args[0], "z", 'd', 0, 1)) ||
+        !take_double(args[1], &input_scale) || !take_double(args[2], &output_scale) ||
+        !(gaps = take(&held, args[3], "gaps", 'd', 0, 1)) || !(weights = take(&held, args[4], "weights", 'd', 0, 1)) ||
+        !(high = take(&held, args[5], "high", 'd', 1, 2)) || !(low = take(&held, args[6], "low", 'd', 1, 2)) ||
+        !(out = take(&held, args[7], "out", 'd', 1, 1)))
+        return refuse(&held);
+    size_t d = items(z), b = items(gaps), slow = (size_t)low->shape[0];
+    if (slow > b) {
+        PyErr_Format(PyExc_ValueError, "low must have at most %zu rows, got %zu", b, slow);
+        return refuse(&held);
+    }
+    if (!has_items(&held, weights, b) || !has_shape(&held, high, b, d) || !has_shape(&held, low, slow, d) ||
+        !has_items(&held, out, d) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    Py_BEGIN_ALLOW_THREADS
+    loop_recurrence_mixed(z->buf, input_scale, output_scale, gaps->buf, weights->buf, high->buf, low->buf, out->buf, d, b, slow);
     Py_END_ALLOW_THREADS
     release(&held);
     Py_RETURN_NONE;
@@ -394,7 +435,9 @@ static PyMethodDef methods[] = {
     ENTRY(stack_block_f32, "pops, push, padding, mix, z, zpad, stack, depth, out"),
     ENTRY(stack_block_f64, "pops, push, padding, mix, z, zpad, stack, depth, out"),
     ENTRY(smooth_moves, "label, pops, padding"),
-    ENTRY(recurrence_block_f64, "z, input_scale, output_scale, gaps, weights, high, low, out, rest"),
+    ENTRY(recurrence_block_f64, "z, input_scale, output_scale, gaps, weights, state, out"),
+    ENTRY(recurrence_leap_f64, "z, input_scale, output_scale, carried, response, decay, decay_low, high, low, out"),
+    ENTRY(recurrence_mixed_f64, "z, input_scale, output_scale, gaps, weights, high, low, out"),
     ENTRY(round_guarded, "x, guard, out"),
     {NULL, NULL, 0, NULL},
 };

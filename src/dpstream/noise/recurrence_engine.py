@@ -1,7 +1,8 @@
 """Streams a buffered Toeplitz factor: one-pole buffers, slow ones in more precision than they are released in.
 
 A buffer that decays by 2^-20 a step loses its decay in float32, where 1 - 2^-20 has no room for error. So a wide
-float32 stream keeps its slowest buffers in float64, and an exact stream keeps all of its own in double-double.
+float32 stream keeps its slowest buffers in float64. An exact stream keeps them in double-double: a narrow one all of
+its buffers, which it moves by many steps at once; a wide one as few as its error bound allows.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream import kernel
+from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
 from dpstream.noise.draws import Draws
 from dpstream.noise.engine import DRAW_ERROR, UNIT, Chunks, Engine, largest_draw, word_buffer
+from dpstream.noise.leap_tables import LeapTables, leap_tables
+from dpstream.noise.repeated_rounding import repeated_rounding, slow_buffers
 
-__all__ = ["SLOW_GAP", "RecurrenceEngine"]
+__all__ = ["SLOW_GAP", "RecurrenceEngine", "exact_vectors"]
 
 #: Buffers that decay by less than this a step are kept in float64 by a float32 stream. A float32 buffer rounds each
 #: step to 2^-24 of itself, so its decay is then right to 2^-24 / 2^-12 in the worst case, and far better on average.
@@ -37,17 +41,21 @@ class RecurrenceEngine(Engine):
         self._local = threading.local()
         self._gaps = np.ascontiguousarray(mechanism.gaps, dtype=np.float64)
         self._weights = np.ascontiguousarray(mechanism.weights, dtype=np.float64)
-        wide_float32 = draws.dtype == np.float32
-        self._slow = int((self._gaps < SLOW_GAP).sum()) if wide_float32 else 0
+        if draws.exact:
+            if not ((self._weights > 0).all() and (self._gaps > 0).all() and (self._gaps < 1).all()):
+                raise InvalidArgument("mechanism", mechanism, "one of positive weights and gaps, in the exact lane")
+            self._slow = len(self._gaps) if draws.narrow else slow_buffers(mechanism, largest_draw(draws.law), UNIT)
+        else:
+            self._slow = int((self._gaps < SLOW_GAP).sum()) if draws.dtype == np.float32 else 0
         self._scales_ahead: tuple[int, list[float], list[float]] = (0, [], [])
         self.reset()
 
     def reset(self) -> None:
         self.t = 0
         d, buffers = self.draws.coordinates, len(self._gaps)
-        if self.draws.exact:  # the two halves of double-double buffers, a pair for every chunk
+        if self.draws.exact:  # all buffers, and the low halves of the slow ones: a pair for every chunk
             widths = [d] if self.draws.narrow else [high - low for low, high in self.chunks.bounds]
-            pairs = [(np.zeros((buffers, width)), np.zeros((buffers, width))) for width in widths]
+            pairs = [(np.zeros((buffers, width)), np.zeros((self._slow, width))) for width in widths]
         else:  # slow buffers in float64, the others in the stream's dtype
             pairs = [(np.zeros((self._slow, d)), np.zeros((buffers - self._slow, d), dtype=self.draws.dtype))]
         self._state: list[tuple[NDArray[Any], NDArray[Any]]] = pairs
@@ -63,45 +71,44 @@ class RecurrenceEngine(Engine):
         self._state, self.t = list(zip(copies[::2], copies[1::2], strict=True)), t
 
     def _error(self, t: int) -> float:
-        # Σ_j |L_tj| ≤ √t · ‖L_t‖. The double-double buffers round to 2^-100 of themselves a step; what remains are the
-        # draws, their product with q, and the few roundings of the last sum and of its product with p.
-        # (A tenth to spare, where the largest row was found by a search.)
-        worst = math.sqrt(1.1 * t * self.mechanism._row_norm_bound(t))
+        # docs/exact-rounding.md counts the roundings. Σ_j |L_tj| ≤ √t · ‖L_t‖, and all weights are positive, so that no
+        # part of a release is larger than that. (A tenth to spare, where the largest row was found by a search.)
+        row = math.sqrt(1.1 * self.mechanism._row_norm_bound(t))
         buffers = len(self._gaps)
-        rounding = (buffers + 8) * UNIT + t * (buffers + 8) * 2.0**-98
-        return worst * (DRAW_ERROR + rounding * largest_draw(self.draws.law))
+        if self.draws.narrow:
+            rounding = (15 + -(-buffers // 4)) * UNIT + t * 2.0**-102
+            repeated = 0.0
+        else:
+            rounding = (buffers + 8) * UNIT + t * 2.0**-102
+            repeated = row * UNIT * repeated_rounding(self._gaps, self._weights, self._slow, t)
+        largest = largest_draw(self.draws.law)
+        return math.sqrt(t) * row * (DRAW_ERROR + rounding * largest) + repeated * largest
 
     def rows(self, count: int) -> NDArray[np.float64]:
         first = self.t + 1
-        out = self.workspace.array("rows", (count, self.draws.coordinates))
+        out: NDArray[np.float64] = self.workspace.array("rows", (count, self.draws.coordinates))
         draws = np.ascontiguousarray(self.draws.rows(first, count, 0, self.workspace.array))
         entering, leaving = self.mechanism.input_scale(first, count), self.mechanism.output_scale(first, count)
-        self._block(draws, entering, leaving, self._state[0], out)
+        high, low = self._state[0]
+        if self.draws.exact:
+            kernel.recurrence_leap_f64(draws, entering, leaving, *self._tables(), high, low, out)
+        else:
+            kernel.recurrence_block_f64(draws, entering, leaving, self._gaps, self._weights, low, out)
         self.t += count
         return out
 
-    def _block(
-        self,
-        draws: NDArray[Any],
-        entering: NDArray[np.float64],
-        leaving: NDArray[np.float64],
-        pair: tuple[NDArray[Any], NDArray[Any]],
-        out: NDArray[Any],
-    ) -> None:
-        """Some steps of some coordinates, in double-double if exact, else in float64."""
-        high, low = pair if self.draws.exact else (pair[1], None)
-        kernel.recurrence_block_f64(draws, entering, leaving, self._gaps, self._weights, high, low, out, None)
+    def _tables(self) -> LeapTables:
+        return leap_tables(tuple(self._gaps.tolist()), tuple(self._weights.tolist()))
 
     def step(self, out: NDArray[Any]) -> None:
         step = self.t + 1
         entering, leaving = self._scales(step)
         if self.draws.exact:
-            q, p = np.array([entering]), np.array([leaving])
 
             def work(low: int, high: int) -> None:
+                draws = self.draws.columns(step, 1, 0, low, high)[0]
                 pair = self._state[low // (self.chunks.bounds[0][1])]
-                part = out[low:high].reshape(1, -1)
-                self._block(self.draws.columns(step, 1, 0, low, high), q, p, pair, part)
+                kernel.recurrence_mixed_f64(draws, entering, leaving, self._gaps, self._weights, *pair, out[low:high])
         else:
             slow, fast = self._state[0]
             fused = kernel.recurrence_step_f32 if self.draws.dtype == np.float32 else kernel.recurrence_step_f64
@@ -132,3 +139,9 @@ class RecurrenceEngine(Engine):
             first = step
             self._scales_ahead = (first, entering, leaving)
         return entering[step - first], leaving[step - first]
+
+
+def exact_vectors(mechanism: RecurrenceMechanism, *, narrow: bool) -> int:
+    """How many vectors of float64 an exact stream of this mechanism keeps."""
+    buffers = len(mechanism.gaps)
+    return buffers + (buffers if narrow else slow_buffers(mechanism, largest_draw(mechanism.noise), UNIT))

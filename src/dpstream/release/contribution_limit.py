@@ -4,7 +4,7 @@
 nobody appears more often. This does, and errs on the safe side only: it may drop an event too many (two people in 2^64
 share a fingerprint), never one too few.
 
-Memory: 9 bytes a slot (10 for times above 255), between 1.5 and 3 slots a person, never more than 3 · capacity slots
+Memory: 9 bytes a slot (10 for times above 254), between 1.5 and 3 slots a person, never more than 3 · capacity slots
 (plus the old table while it grows). The ids themselves are not kept: only 64-bit fingerprints under a secret key of
 this object.
 """
@@ -12,16 +12,16 @@ this object.
 from __future__ import annotations
 
 import hashlib
-import os
 from array import array
 
 from dpstream.errors import InvalidArgument, TooManyPeople
 from dpstream.mechanisms.base import check_whole
+from dpstream.noise.keystream import check_key, fresh_key
 from dpstream.participation import Participation
 
 __all__ = ["ContributionLimit"]
 
-MOST_TIMES = 2**16 - 1
+MOST_TIMES = 2**16 - 2
 _SMALLEST_TABLE = 1024
 
 
@@ -34,6 +34,8 @@ class ContributionLimit:
         How many events of one person are kept.
     capacity
         How many people can be told apart. One more is refused with `TooManyPeople`.
+    key
+        32 secret bytes, or None for fresh ones: where counts are kept and brought back with `restore`.
 
     Guarantee
     ---------
@@ -52,15 +54,15 @@ class ContributionLimit:
     Participation(times=2, separation=1)
     """
 
-    __slots__ = ("_capacity", "_counts", "_dropped", "_fingerprints", "_key", "_people", "_times")
+    __slots__ = ("_capacity", "_counts", "_dropped", "_fingerprints", "_key", "_over", "_people", "_times")
 
-    def __init__(self, times: int, *, capacity: int = 1_000_000) -> None:
+    def __init__(self, times: int, *, capacity: int = 1_000_000, key: bytes | None = None) -> None:
         self._times = check_whole("times", times)
         if self._times > MOST_TIMES:
             raise InvalidArgument("times", times, f"at most {MOST_TIMES}")
         self._capacity = check_whole("capacity", capacity)
-        self._key = os.urandom(32)
-        self._people = self._dropped = 0
+        self._key = fresh_key() if key is None else check_key(key)
+        self._people = self._dropped = self._over = 0
         self._fingerprints, self._counts = self._table(_SMALLEST_TABLE)
 
     def __repr__(self) -> str:
@@ -80,6 +82,11 @@ class ContributionLimit:
     def dropped(self) -> int:
         """How many events were dropped."""
         return self._dropped
+
+    @property
+    def people_over(self) -> int:
+        """How many people had events dropped. One person changes it by at most one, however often they came."""
+        return self._over
 
     @property
     def participation(self) -> Participation:
@@ -103,27 +110,47 @@ class ContributionLimit:
         TooManyPeople
             If the person is new and there is no room; nothing changes.
         """
-        fingerprint = self._fingerprint(person)
+        return self.take(person, 1) == 1
+
+    def take(self, person: str | bytes | int, events: int) -> int:
+        """How many of this person's next events may go into the stream: the same as asking `keep` for each.
+
+        >>> limit = ContributionLimit(times=3)
+        >>> limit.take("ann", 2), limit.take("ann", 2), limit.people_over
+        (2, 1, 1)
+        """
+        return self._taken(self.fingerprint(person), check_whole("events", events))
+
+    def restore(self, fingerprint: int, events: int) -> None:
+        """Count events that were kept earlier, under the same key."""
+        self._taken(fingerprint, events)
+
+    def _taken(self, fingerprint: int, events: int) -> int:
         slot = _slot(self._fingerprints, fingerprint)
-        if self._fingerprints[slot]:
-            if self._counts[slot] >= self._times:
-                self._dropped += 1
-                return False
-            self._counts[slot] += 1
-            return True
+        if not self._fingerprints[slot]:
+            slot = self._welcome(fingerprint)
+        before = self._counts[slot]
+        left = max(self._times - before, 0)
+        # One more than allowed marks a person who had events dropped.
+        self._counts[slot] = min(before + events, self._times + 1)
+        if events > left:
+            self._dropped += events - left
+            self._over += before <= self._times
+        return min(events, left)
+
+    def _welcome(self, fingerprint: int) -> int:
+        """The slot of somebody new."""
         if self._people >= self._capacity:
             raise TooManyPeople(capacity=self._capacity)
         if 3 * (self._people + 1) > 2 * len(self._counts):
             self._grow()
-            slot = _slot(self._fingerprints, fingerprint)
-        # The count first: a person who is there must never have been counted too low.
-        self._counts[slot] = 1
+        slot = _slot(self._fingerprints, fingerprint)
         self._fingerprints[slot] = fingerprint
         self._people += 1
-        return True
+        return slot
 
-    def _fingerprint(self, person: str | bytes | int) -> int:
-        """64 bits that stand for the person; never 0, which marks a free slot."""
+    def fingerprint(self, person: str | bytes | int) -> int:
+        """64 bits that stand for the person under this object's key; never 0, which marks a free slot."""
         if isinstance(person, str):
             named = person.encode("utf-8", "surrogatepass")
         elif isinstance(person, (bytes, bytearray, memoryview)):
@@ -135,7 +162,7 @@ class ContributionLimit:
         return int.from_bytes(hashlib.blake2b(named, digest_size=8, key=self._key).digest(), "little") or 1
 
     def _table(self, slots: int) -> tuple[array[int], array[int]]:
-        return array("Q", bytes(8 * slots)), array("B" if self._times < 256 else "H", [0]) * slots
+        return array("Q", bytes(8 * slots)), array("B" if self._times < 255 else "H", [0]) * slots
 
     def _grow(self) -> None:
         fingerprints, counts = self._table(2 * len(self._counts))

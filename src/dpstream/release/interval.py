@@ -101,7 +101,7 @@ class LaplaceNoise(RealNoise):
         value, slope = np.ones_like(s), np.zeros_like(s)
         for scale, count in zip(self.scales, self.counts, strict=True):
             factor = 1 + (scale * s) ** 2
-            value = value / factor**count
+            value = value * np.exp(-count * np.log(factor))
             slope = slope - 2 * count * scale**2 * s / factor
         return value, slope * value
 

@@ -34,6 +34,7 @@ from dpstream.mechanisms.stack import StackMechanism
 from dpstream.mechanisms.unbounded import Unbounded
 from dpstream.mechanisms.weighted import WeightedTree
 from dpstream.noise.draws import NARROW
+from dpstream.noise.recurrence_engine import exact_vectors
 from dpstream.noise.settings import check_shape
 from dpstream.participation import Participation
 from dpstream.release.terms import Lane, check_budget, check_participation, check_release_horizon
@@ -325,9 +326,8 @@ def _row(
     unit = 2 * scale**2 if budget.noise == "laplace" else scale**2
     rounding = 1 / 12 if lane == "exact" else 0.0
     vectors = mechanism.memory
-    # Exact recurrences keep their buffers in double-double.
     if isinstance(mechanism, RecurrenceMechanism) and lane == "exact":
-        vectors *= 2
+        vectors = exact_vectors(mechanism, narrow=coordinates < NARROW)
     number = 8 if lane == "exact" or coordinates < NARROW else 4
     tables = _table_bytes(mechanism)
     held = vectors * coordinates * number + tables
@@ -355,7 +355,7 @@ def _table_bytes(mechanism: Mechanism) -> int:
 def _nanoseconds(mechanism: Mechanism, steps: int, coordinates: int, lane: Lane) -> float:
     """The predicted time of one step's noise: for each coordinate its draws, what is kept of them, and the rounding."""
     draw, stack, buffer, octave, rounding = (
-        (6.0, 0.6, 5.0, 0.18, 1.2) if lane == "exact" else (1.5, 0.5, 0.26, 0.03, 0.0)
+        (6.0, 0.6, 1.0, 0.18, 1.2) if lane == "exact" else (1.5, 0.5, 0.26, 0.03, 0.0)
     )
     if isinstance(mechanism, RecurrenceMechanism):
         kept = buffer * mechanism.memory

@@ -59,6 +59,14 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (stream, step)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE contributions (
+        stream INTEGER NOT NULL,
+        first INTEGER NOT NULL,            -- the first step of a batch
+        sealed BLOB NOT NULL,              -- how often each person was counted in it, encrypted, bound to its place
+        PRIMARY KEY (stream, first)
+    ) WITHOUT ROWID;
+    """,
 )
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.counter import Counter
 from dpstream.release.whole_inputs import one_row, whole_number
+from dpstream.store.contributions import kept_people
 from dpstream.store.durable_release import DurableRelease
 from dpstream.store.noise_states import resumed_noise
 
@@ -32,6 +34,18 @@ class DurableCounter(DurableRelease[Counter]):
         """(low, high) around the last release; see `Counter.interval`."""
         with self._home.lock:
             return self._release().interval(confidence)
+
+    def contribution_limit(self, times: int, *, capacity: int = 1_000_000) -> ContributionLimit:
+        """A limit that knows how often each person was counted in this stream, in whatever process.
+
+        What it keeps from now on must be given to `extend` with the steps it is counted in.
+        """
+        with self._home.lock:
+            self._release()
+            limit = ContributionLimit(times, capacity=capacity, key=self._home.seals.people_key(self._lease.row.tag))
+            for person, events in kept_people(self._home.database, self._seals, self._lease.row):
+                limit.restore(person, events)
+            return limit
 
     def _resume(self, t: int, sums: bytes, last: NDArray[Any] | None, state: bytes | None) -> Counter:
         live = self._settled.fresh(self._key)

@@ -12,7 +12,7 @@ import contextlib
 import math
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from dpstream.budget import Budget
 from dpstream.errors import (
     DpstreamError,
+    InvalidArgument,
     LeaseLost,
     PositionMissing,
     StateError,
@@ -29,6 +30,7 @@ from dpstream.errors import (
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise import stream as noise_stream
 from dpstream.noise.stream import NoiseStream
+from dpstream.store.contributions import save_contributions
 from dpstream.store.home import Home
 from dpstream.store.noise_states import save_state, saved_states
 from dpstream.store.positions import already_taken, recorded
@@ -85,6 +87,7 @@ class DurableRelease(ABC, Generic[L]):
         self._coordinates = math.prod(settled.shape)
         self._state_step = 0
         self._live: L | None = None
+        self._contributions: Mapping[int, int] | None = None
         self._release()
 
     def __repr__(self) -> str:
@@ -202,13 +205,31 @@ class DurableRelease(ABC, Generic[L]):
             start = position if row.first_position is None else row.first_position
             return self._commit_one(release, x, self._seals.input_digests(row.t + 1, rows), start)
 
-    def extend(self, xs: ArrayLike, first_position: int | None = None) -> NDArray[Any]:
+    def extend(
+        self,
+        xs: ArrayLike,
+        first_position: int | None = None,
+        *,
+        contributions: Mapping[int, int] | None = None,
+    ) -> NDArray[Any]:
         """Take many steps' inputs in one commit; one release each, exactly those of `add` in a loop.
 
         Steps that came before (see `add`) give their recorded releases. All or nothing is taken.
+
+        Parameters
+        ----------
+        xs, first_position
+            The inputs, and the position of the first.
+        contributions
+            How many events of each person (a fingerprint of `contribution_limit`) are counted in these steps: kept in
+            the same commit, sealed, for the next process. All of the steps must then be new ones.
         """
         with self._home.lock:
-            return self._extend(self._release(), xs, first_position)
+            self._contributions = contributions
+            try:
+                return self._extend(self._release(), xs, first_position)
+            finally:
+                self._contributions = None
 
     def _commit_one(self, release: L, x: Any, digests: bytes | None, first_position: int | None) -> Any:
         with self._forgetting():
@@ -228,6 +249,8 @@ class DurableRelease(ABC, Generic[L]):
             rows = self._checked_rows(release, xs)
             old = already_taken(row, first_position, len(rows))
             start = first_position if start is None else start
+            if old and self._contributions is not None:
+                raise InvalidArgument("contributions", f"position {first_position}", "of new steps only")
             if old:
                 before = recorded(self._home.database, self._seals, row, rows[:old], first_position)
                 if old == len(rows):
@@ -259,6 +282,8 @@ class DurableRelease(ABC, Generic[L]):
                 connection.execute(
                     "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", (row.id, row.t + 1, count, values, digests, seal)
                 )
+                if self._contributions is not None:
+                    save_contributions(connection, self._seals, row.id, row.t + 1, self._contributions)
                 if saved is not None:
                     save_state(connection, row.id, t, *saved)
             lease.row = moved

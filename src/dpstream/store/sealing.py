@@ -64,6 +64,10 @@ class StoreSeals:
         """The key of a stream's noise: its own for every store, stream, name and configuration."""
         return self._derive("store noise", stream=tag.hex(), name=name, settings=json.loads(configuration))
 
+    def people_key(self, tag: bytes) -> bytes:
+        """The key of the fingerprints that tell the people of one stream apart."""
+        return self._derive("store people", stream=tag.hex())
+
     def stream(self, tag: bytes) -> Seals:
         """What seals the rows of one stream."""
         return Seals(

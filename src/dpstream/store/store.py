@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar, overload
 
-from numpy.typing import DTypeLike
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from dpstream.budget import Budget
 from dpstream.errors import (
@@ -34,12 +35,14 @@ from dpstream.store.composition import Spent, budget_from_json, compose
 from dpstream.store.durable_counter import DurableCounter, no_counts
 from dpstream.store.durable_release import DurableRelease
 from dpstream.store.durable_sum import DurableSum, no_sums
+from dpstream.store.implied import implied_inputs
 from dpstream.store.master_key import KeySource
 from dpstream.store.opening import check_path, open_home
 from dpstream.store.process import this_process
 from dpstream.store.releases import Release, read_batches
 from dpstream.store.settings import check_name, check_settings, settings_of
 from dpstream.store.stream_row import Lease, StreamRow
+from dpstream.store.verification import Report, Verified, verify
 from dpstream.store.witness import Record
 
 __all__ = ["Store", "StreamInfo"]
@@ -58,6 +61,7 @@ class StreamInfo:
     budget: Budget
     position: int | None
     retired: bool
+    source: str = ""
 
 
 class Store:
@@ -142,8 +146,11 @@ class Store:
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
         clip: bool = False,
+        source: str = "",
     ) -> DurableCounter:
         """Create or reopen a counter; the settings are those of `dpstream.Counter`.
+
+        `source` is one more setting: any text that says what is counted, and must be the same every time.
 
         Raises
         ------
@@ -169,7 +176,7 @@ class Store:
             neighbours=neighbours,
             clip=clip,
         )
-        settings = settings_of(settled) | {"largest": settled._largest}
+        settings = settings_of(settled) | {"largest": settled._largest} | ({"source": source} if source else {})
         return self._opened(
             name, settings, no_counts(settled.shape), lambda lease: DurableCounter(self._home, lease, settled)
         )
@@ -270,6 +277,7 @@ class Store:
             budget_from_json(settings["budget"], str(self.path)),
             None if row.first_position is None or row.t == 0 else row.first_position + row.t - 1,
             bool(row.retired),
+            settings.get("source", ""),
         )
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -317,6 +325,41 @@ class Store:
             for row in stream_row.read_all(home.database, home.seals):
                 for _ in read_batches(home.database, row, home.seals.stream(row.tag), 1, row.t):
                     pass
+
+    def verify(self, name: str, report: Report | None = None) -> Verified:
+        """Derive every release of a stream once more from the key, and hold it against what else is known of it.
+
+        Nothing is written and no writer waits; retired and outdated streams can be verified, too. `report` is told from
+        time to time what part of the work is done. `dpstream.store.verification` says what this can and cannot find.
+
+        Raises
+        ------
+        StreamUnknown
+            If there is no such stream. What is wrong with a stream is returned, not raised.
+        """
+        name = check_name(name)
+        with self._home.lock:
+            self._home.check("the store")
+            return verify(self._home, name, report)
+
+    def recorded_inputs(self, name: str, first: int, last: int) -> NDArray[np.int64]:
+        """**Secret**: the true inputs of the steps from `first` to `last` of a counter, one row each, as counted.
+
+        They are not kept, but follow from releases and key: int64 of shape (last - first + 1, *shape), inputs that were
+        clipped as they were clipped. A tree makes the noise of these steps only, a recurrence that of all before, too.
+        Nothing is written and no writer waits.
+
+        Raises
+        ------
+        StreamUnknown
+            If there is no such stream.
+        InvalidArgument
+            If it is a running sum, whose releases are rounded, or has no such steps (they count from 1).
+        """
+        name = check_name(name)
+        with self._home.lock:
+            self._home.check("the store")
+            return implied_inputs(self._home, name, first, last)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

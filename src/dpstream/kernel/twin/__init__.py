@@ -11,9 +11,10 @@ begin the fraction. Wherever a vector may end inside its last tile, its words st
 """
 
 from dpstream.kernel.twin.block_steps import stack_block_f32, stack_block_f64
-from dpstream.kernel.twin.double_double import recurrence_block_f64
 from dpstream.kernel.twin.draws import LAPLACE_ERROR, NORMAL_ERROR, flag_unsafe, laplace_f64, normal_f32, normal_f64
 from dpstream.kernel.twin.label_walk import smooth_moves
+from dpstream.kernel.twin.leaps import LEAP, recurrence_leap_f64
+from dpstream.kernel.twin.recurrences import recurrence_block_f64, recurrence_mixed_f64
 from dpstream.kernel.twin.rounding import round_guarded
 from dpstream.kernel.twin.transform import TILE_F32, TILE_F64
 from dpstream.kernel.twin.vector_steps import (
@@ -26,6 +27,7 @@ from dpstream.kernel.twin.vector_steps import (
 
 __all__ = [
     "LAPLACE_ERROR",
+    "LEAP",
     "NORMAL_ERROR",
     "TILE_F32",
     "TILE_F64",
@@ -34,6 +36,8 @@ __all__ = [
     "normal_f32",
     "normal_f64",
     "recurrence_block_f64",
+    "recurrence_leap_f64",
+    "recurrence_mixed_f64",
     "recurrence_step_f32",
     "recurrence_step_f64",
     "release_f32",

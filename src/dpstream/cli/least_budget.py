@@ -1,0 +1,92 @@
+"""What an accuracy costs: how far releases may be off under a budget, and the least budget for which that is enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from dpstream.budget import Budget, approx_dp, noise_scale, pure_dp, zcdp
+from dpstream.errors import InvalidArgument
+from dpstream.mechanisms.base import Mechanism, check_whole
+from dpstream.mechanisms.unbounded import Unbounded
+from dpstream.release.interval import GaussianNoise, LaplaceNoise, RealNoise, check_confidence, half_width, noise_at
+
+__all__ = ["BudgetKind", "budget_kind", "largest_error", "least_budget", "widest_noise"]
+
+#: Budgets are stated with so many digits, rounded up.
+DIGITS = 5
+#: Nobody means a budget outside of these.
+LEAST, MOST = 2.0**-60, 2.0**60
+
+#: From ρ or ε to a budget.
+BudgetKind = Callable[[float], Budget]
+
+
+def budget_kind(delta: float | None, *, pure: bool) -> BudgetKind:
+    """Budgets of one kind: pure ε, ε with this δ, or ρ."""
+    if pure:
+        if delta is not None:
+            raise InvalidArgument("--delta", delta, "left out with --pure")
+        return pure_dp
+    if delta is None:
+        return zcdp
+    fixed = delta
+    return lambda epsilon: approx_dp(epsilon, fixed)
+
+
+def widest_noise(mechanism: Mechanism, scale: float, steps: int) -> RealNoise:
+    """The law of the noise of that release, among the first `steps`, which is the furthest from the truth."""
+    if mechanism.noise == "laplace" and isinstance(mechanism, Unbounded):  # draws of two scales
+        return noise_at(mechanism, scale, int(mechanism._row_norms(steps).argmax()) + 1)
+    norm = mechanism._max_row_norm(steps)
+    if mechanism.noise == "gaussian":
+        return GaussianNoise(scale * math.sqrt(norm))
+    # Trees add and subtract whole nodes, so that the norm is how many.
+    return LaplaceNoise((scale,), (round(norm),))
+
+
+def largest_error(mechanism: Mechanism, budget: Budget, bound: float, steps: int, confidence: float) -> int:
+    """By how much any one of the first `steps` releases is off at most, with this confidence."""
+    scale = noise_scale(mechanism, budget, bound=bound)
+    return half_width(widest_noise(mechanism, scale, steps), confidence)
+
+
+def least_budget(
+    mechanism: Mechanism, kind: BudgetKind, target: int, *, bound: float, steps: int, confidence: float
+) -> Budget:
+    """The least budget of a kind with which every release is off by at most `target`, with this confidence.
+
+    Rounded up to five digits; 0.1 % less is not enough.
+
+    Raises
+    ------
+    InvalidArgument
+        If no sensible budget does it.
+    """
+    target, confidence = check_whole("--target-error", target, least=0), check_confidence(confidence)
+
+    def enough(amount: float) -> bool:
+        return largest_error(mechanism, kind(amount), bound, steps, confidence) <= target
+
+    # A larger budget means less noise, so that what is enough begins somewhere.
+    low, high = 1.0, 1.0
+    while not enough(high) and high < MOST:
+        low, high = high, 2 * high
+    while enough(low) and low > LEAST:
+        low, high = low / 2, low
+    if enough(low) or not enough(high):
+        raise InvalidArgument("--target-error", target, "an error that a sensible budget allows")
+    while high > low * (1 + 1e-9):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    amount = _rounded_up(high)
+    # To be wrong here would be to promise too much, or to waste: so it is looked at, and not only reasoned.
+    assert enough(amount)  # noqa: S101
+    assert not enough(0.999 * amount)  # noqa: S101
+    return kind(amount)
+
+
+def _rounded_up(amount: float) -> float:
+    unit = 10.0 ** (math.floor(math.log10(amount)) + 1 - DIGITS)
+    # By way of text, so that what is printed is what is meant.
+    return float(f"{math.ceil(amount / unit) * unit:.{DIGITS}g}")

@@ -1,0 +1,112 @@
+"""Releases as rows of a table, and where they go: CSV, JSON lines, Parquet, or a table to look at."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from dpstream.errors import InvalidArgument
+
+__all__ = ["FORMS", "Form", "check_output", "check_writable", "form_of", "print_table", "write_rows"]
+
+Form = Literal["csv", "jsonl", "parquet", "table"]
+FORMS: dict[str, Form] = {"csv": "csv", "jsonl": "jsonl", "parquet": "parquet", "table": "table"}
+_SUFFIXES: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+
+def check_output(output: Path) -> Form:
+    """The form that a file's suffix asks for; refused unless the file can be written, before any work is done."""
+    if output.suffix.lower() not in _SUFFIXES:
+        raise InvalidArgument("--output", str(output), f"a file ending in {', '.join(_SUFFIXES)}")
+    check_writable("--output", output)
+    return _SUFFIXES[output.suffix.lower()]
+
+
+def check_writable(option: str, path: Path) -> None:
+    """Refuse a path that cannot be written."""
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir():
+        raise InvalidArgument(option, str(path), "a file in a folder that is there")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise InvalidArgument(option, str(path), "a file that may be written")
+
+
+def form_of(given: str | None, *, as_json: bool) -> Form:
+    """How standard output should look: as asked, or a table for people and CSV for pipes."""
+    if as_json:
+        return "jsonl"
+    if given is None:
+        return "table" if sys.stdout.isatty() else "csv"
+    if given not in FORMS:
+        raise InvalidArgument("--as", given, f"one of {', '.join(FORMS)}")
+    return FORMS[given]
+
+
+def write_rows(frames: Iterable[pl.DataFrame], form: Form, output: Path | None, *, header: bool = True) -> None:
+    """Write all rows: to standard output, or to a file that appears when it is complete."""
+    if output is None:
+        if form == "parquet" and sys.stdout.isatty():
+            raise InvalidArgument("--as", form, "csv, jsonl or table on a terminal; or give --output")
+        _write(frames, form, sys.stdout.buffer, header)
+        sys.stdout.buffer.flush()
+        return
+    draft = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with draft.open("wb") as file:
+            _write(frames, form, file, header)
+        draft.replace(output)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _write(frames: Iterable[pl.DataFrame], form: Form, file: Any, header: bool) -> None:
+    if form == "parquet":
+        packed = io.BytesIO()
+        pl.concat(frames).write_parquet(packed)
+        file.write(packed.getbuffer())
+        return
+    for frame in frames:
+        text = as_text(frame)
+        if form == "csv":
+            file.write(text.write_csv(include_header=header).encode())
+            header = False
+        else:
+            file.write(text.write_ndjson().encode())
+
+
+def as_text(frame: pl.DataFrame) -> pl.DataFrame:
+    """Moments as ISO 8601 text: dates alone where all of them are midnight."""
+    moments = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime)]
+    for name in moments:
+        column = frame[name]
+        zone = "%:z" if column.dtype.time_zone else ""  # type: ignore[attr-defined]
+        whole_days = bool((column.dt.time() == dt.time()).all())
+        text = column.dt.strftime("%Y-%m-%d" if whole_days else f"%Y-%m-%dT%H:%M:%S{zone}")
+        frame = frame.with_columns(text.alias(name))
+    return frame.with_columns(pl.col(pl.Float64).round(3))
+
+
+def print_table(frame: pl.DataFrame, title: str, console: Console) -> None:
+    """Print rows for people to read."""
+    table = RichTable(title=title, title_justify="left", title_style="bold")
+    text = as_text(frame)
+    for name, dtype in text.schema.items():
+        table.add_column(name, justify="right" if dtype.is_numeric() else "left", no_wrap=True)
+    for row in text.iter_rows():
+        table.add_row(*(_shown(cell) for cell in row))
+    console.print(table)
+
+
+def _shown(cell: object) -> str:
+    if isinstance(cell, float):
+        return f"{cell:,.1f}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)

@@ -1,0 +1,48 @@
+"""How answers are printed: tables that fit into 80 columns, and sentences that stay whole when piped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["narrow_table", "progress_bar", "say"]
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a sentence: wrapped between words on a terminal, in one line where another program reads it."""
+    console.print(Text(text, style), soft_wrap=not console.is_terminal, highlight=False)
+
+
+def narrow_table(headings: Sequence[str], *, title: str | None = None, words: Sequence[str] = ()) -> Table:
+    """An empty table with no more lines than needed: the first column and those in `words` are text, others numbers."""
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+    )
+    for i, heading in enumerate(headings):
+        text = i == 0 or heading in words
+        table.add_column(heading, justify="left" if text else "right", no_wrap=True)
+    return table
+
+
+def progress_bar() -> Progress:
+    """A bar on standard error, gone when the work is done, and never there unless somebody looks at a terminal."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

@@ -1,0 +1,118 @@
+"""The picture of a published count: the released totals with their error band."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from dpstream.charts import GREY, new_figure
+from dpstream.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["check_plot", "draw_releases", "save_plot"]
+
+SUFFIXES = (".png", ".svg", ".pdf", ".html")
+#: Colours of categories, in order, with dashes where they begin again (Okabe and Ito).
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_DASHES = ("-", "--", ":", "-.")
+
+
+def check_plot(plot: Path) -> None:
+    """Refuse a picture that could not be saved, before any work is done."""
+    from dpstream.charts import require_matplotlib
+    from dpstream.cli.output_files import check_writable
+
+    if plot.suffix.lower() not in SUFFIXES:
+        raise InvalidArgument("--plot", str(plot), f"a file ending in {', '.join(SUFFIXES)}")
+    check_writable("--plot", plot)
+    require_matplotlib()
+
+
+def draw_releases(frame: pl.DataFrame, title: str, confidence: float, truth: dict[str, Any] | None = None) -> Figure:
+    """Draw releases (columns step, start or not, category or not, value, low, high).
+
+    Parameters
+    ----------
+    truth
+        The true totals of each category ("" if there are none), to draw beside them. Never for publication.
+    """
+    figure = new_figure(7.5, 4.5)
+    axes = figure.subplots()
+    by = "category" in frame.columns
+    x = "start" if "start" in frame.columns else "step"
+    groups = (
+        [(str(key[0]), part) for key, part in frame.group_by("category", maintain_order=True)] if by else [("", frame)]
+    )
+    for i, (name, part) in enumerate(groups):
+        colour, dash = _COLOURS[i % len(_COLOURS)], _DASHES[i // len(_COLOURS) % len(_DASHES)]
+        along = part[x].dt.replace_time_zone(None).to_numpy() if x == "start" else part[x].to_numpy()
+        band = f"{100 * confidence:g} % band" if i == 0 else None
+        axes.fill_between(
+            along,
+            part["low"].to_numpy(),
+            part["high"].to_numpy(),
+            color=colour,
+            alpha=0.25,
+            linewidth=0,
+            step="post",
+            label=band,
+        )
+        axes.step(
+            along,
+            part["value"].to_numpy(),
+            where="post",
+            color=colour,
+            linestyle=dash,
+            linewidth=1.4,
+            label=name or "released total",
+        )
+        if truth is not None:
+            axes.step(
+                along,
+                np.asarray(truth[name]),
+                where="post",
+                color=GREY,
+                linestyle=":",
+                linewidth=1.2,
+                label="true total (not for publication)" if i == 0 else None,
+            )
+    axes.set(xlabel="start of the step" if x == "start" else "step", ylabel="running total", title=title)
+    axes.grid(alpha=0.3)
+    axes.margins(x=0.01)
+    if len(groups) > 8:
+        figure.legend(loc="outside right upper", fontsize="small")
+    else:
+        axes.legend(loc="upper left", fontsize="small")
+    if x == "start":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+    return figure
+
+
+def save_plot(figure: Figure, path: Path, title: str) -> None:
+    """Save as a picture, or as a page that holds one."""
+    if path.suffix.lower() != ".html":
+        figure.savefig(path, dpi=150)
+        return
+    held = io.BytesIO()
+    figure.savefig(held, format="svg")
+    picture = base64.b64encode(held.getvalue()).decode()
+    name = html.escape(title)
+    path.write_text(
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{name}</title>\n'
+        '<meta name="viewport" content="width=device-width">\n'
+        f'<body style="max-width:60rem;margin:2rem auto;font-family:sans-serif"><h1>{name}</h1>\n'
+        f'<img alt="{name}" style="width:100%" src="data:image/svg+xml;base64,{picture}"></body></html>\n',
+        encoding="utf-8",
+    )

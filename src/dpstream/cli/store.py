@@ -1,0 +1,274 @@
+"""`dpstream store`: look into a store, take releases out of it, check them, end a stream.
+
+Looking changes nothing: a file that is not there is not made, and no stream is opened for writing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress
+from rich.text import Text
+
+from dpstream.cli.budget_options import budget_in_words
+from dpstream.cli.group import BAD_INPUT, FOUND_WRONG
+from dpstream.cli.printed import narrow_table, progress_bar, say
+from dpstream.cli.release_files import check_release_file, frame_of, write_frame
+from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
+from dpstream.store import Store
+from dpstream.store.composition import Spent, budget_as_json
+from dpstream.store.database import MIGRATIONS
+from dpstream.store.files import check_file
+from dpstream.store.opening import check_path
+from dpstream.store.rebuilt import rebuilt
+from dpstream.store.verification import Verified
+
+__all__ = ["store_app"]
+
+store_app = typer.Typer(no_args_is_help=True, help="Look into a store of counters and sums, and check what it says.")
+
+File = Annotated[Path, typer.Argument(help="The store's database.")]
+Name = Annotated[str, typer.Argument(help="The stream's name.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+#: So many releases are printed; --output and --json give all of them.
+SHOWN = 40
+#: The δ at which the total is said as an ε, too.
+USUAL_DELTA = 1e-6
+
+
+@store_app.command("list")
+def list_streams(file: File, as_json: AsJson = False) -> None:
+    """List the streams of a store, and what they have promised together.
+
+    Example: dpstream store list counts.db
+    """
+    with existing_store(file) as store:
+        streams, spent = store.streams(), store.spent()
+    if as_json:
+        found = [vars(info) | {"budget": budget_as_json(info.budget)} for info in streams]
+        typer.echo(json.dumps({"streams": found, "spent": vars(spent)}, ensure_ascii=False))
+        return
+    table = narrow_table(("name", "kind", "steps", "of", "budget", "position", ""), words=("kind", "budget", ""))
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+    for info in streams:
+        table.add_row(
+            Text(info.name),
+            info.kind,
+            f"{info.t:,}",
+            "no end" if info.horizon is None else f"{info.horizon:,}",
+            budget_in_words(info.budget),
+            "–" if info.position is None else str(info.position),
+            "retired" if info.retired else "",
+        )
+    console = Console()
+    console.print(table)
+    say(console, _total(spent))
+
+
+@store_app.command()
+def show(file: File, name: Name, as_json: AsJson = False) -> None:
+    """Show one stream: its settings, how far it has come, and what it promises.
+
+    Example: dpstream store show counts.db visits
+    """
+    with existing_store(file) as store:
+        row = store._row(name)
+        settled = rebuilt(row, str(store.path))
+    t = max(row.t, 1)
+    stddev, left = settled.stddev(t), None if settled.horizon is None else settled.horizon - row.t
+    promise = settled._terms.describe(stddev, t)
+    position = None if row.first_position is None else row.first_position + row.t - 1
+    state = {"steps": row.t, "remaining": left, "position": position, "retired": bool(row.retired)}
+    if as_json:
+        made = {"name": name} | state | {"stddev": stddev, "settings": row.settings, "promise": promise}
+        typer.echo(json.dumps(made, ensure_ascii=False))
+        return
+    settings = row.settings
+    participation = settings.pop("participation")
+    facts: dict[str, Any] = {
+        "kind": "counter" if settings.pop("lane") == "exact" else "running sum",
+        "steps": f"{row.t:,}",
+        "remaining": "without end" if left is None else f"{left:,}",
+        "stddev of the last release": f"{stddev:.4g}",
+        "position of the last step": "none" if position is None else position,
+        "retired": "yes" if row.retired else "no",
+        "times opened": f"{row.generation:,}",
+        **settings,
+        "budget": budget_in_words(settled.budget),
+        "participation": f"{participation['times']} step(s) a person, at least {participation['separation']} apart",
+    }
+    facts = {key: "none" if value is None else value for key, value in facts.items()}
+    table = narrow_table(("", ""), words=("",))
+    table.show_header = False
+    for column in table.columns:
+        column.no_wrap, column.overflow = False, "fold"
+    table.title, table.title_justify, table.title_style = Text(name), "left", "bold"
+    for key, value in facts.items():
+        table.add_row(key, Text(str(value)))
+    console = Console()
+    console.print(table)
+    say(console, promise)
+
+
+@store_app.command()
+def releases(
+    file: File,
+    name: Name,
+    since: Annotated[int, typer.Option(help="Only what was released after this step.")] = 0,
+    output: Annotated[
+        Path | None, typer.Option(help="Write them to this file: .csv, .jsonl or .parquet (needs Polars).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, one line each.")] = False,
+) -> None:
+    """Give what a stream has released: public values only, never true sums. Works while another process writes.
+
+    Example: dpstream store releases counts.db visits --since 100 --output visits.csv
+    """
+    check_release_file(output)
+    with existing_store(file) as store:
+        found = store.releases(name, since)
+        settings = store._row(name).settings
+    shape = tuple(settings["shape"])
+    console = Console()
+    if output is not None:
+        write_frame(frame_of(found, shape, settings["dtype"], flat=output.suffix == ".csv"), output)
+        if not as_json:
+            say(console, f"{len(found):,} releases of {name} written to {output}.")
+    if as_json:
+        for release in found:
+            value = release.value.tolist() if shape else release.value
+            typer.echo(json.dumps({"step": release.step, "position": release.position, "value": value}))
+    elif output is None:
+        table = narrow_table(("step", "position", "value"))
+        table.columns[2].no_wrap = False
+        for release in found[-SHOWN:]:
+            position = "–" if release.position is None else str(release.position)
+            value = " ".join(f"{x:.6g}" for x in release.value.ravel()) if shape else f"{release.value:,}"
+            table.add_row(f"{release.step:,}", position, value)
+        console.print(table)
+        if len(found) > SHOWN:
+            say(console, f"The last {SHOWN} of {len(found):,}; --json or --output gives all of them.")
+
+
+@store_app.command()
+def verify(
+    file: File,
+    name: Annotated[str | None, typer.Argument(help="The stream's name; all streams if left out.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Derive every release once more from the key, and hold it against what was counted.
+
+    Exit status 1 if anything is not as it should be. Works on retired streams and on old files, too, and while another
+    process writes. With positions every input is checked; without them, that each input is possible and the last sum
+    is right.
+
+    Example: dpstream store verify counts.db
+    """
+    damages: list[str] = []
+    found: list[Verified] = []
+    failed: dict[str, str] = {}
+    try:
+        with existing_store(file) as store, progress_bar() as progress:
+            if name is None:
+                try:
+                    store.check()
+                except StoreDamaged as damage:
+                    damages.append(damage.what)
+            for one in [name] if name is not None else [info.name for info in store.streams()]:
+                try:
+                    found.append(store.verify(one, _bar(progress, one)))
+                except (InvalidArgument, StoreMismatch) as error:  # StreamUnknown ends the command
+                    failed[one] = str(error)
+    except StoreDamaged as damage:
+        damages.append(damage.what)
+    told = {finding for one in found for finding in one.findings}
+    damages = [what for what in dict.fromkeys(damages) if what not in told]
+    if as_json:
+        made = [vars(one) | {"ok": one.ok} for one in found]
+        typer.echo(json.dumps({"streams": made, "damage": damages, "not_verified": failed}, ensure_ascii=False))
+    else:
+        _print_verified(found, damages, failed)
+    if damages or any(not one.ok for one in found):
+        raise typer.Exit(FOUND_WRONG)
+    if failed:
+        raise typer.Exit(BAD_INPUT)
+
+
+@store_app.command()
+def retire(
+    file: File,
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """End a stream for good: it takes no further step. Its releases stay, and so does the budget it has spent.
+
+    Example: dpstream store retire counts.db visits --yes
+    """
+    with existing_store(file) as store:
+        info = next((info for info in store.streams() if info.name == name), None)
+        if info is None:
+            raise StreamUnknown(name=name)
+        if not yes:
+            typer.confirm(f"{name} has {info.t:,} releases. End it for good?", abort=True)
+        store.retire(name)
+    say(Console(), f"{name} is retired after {info.t:,} releases.")
+
+
+def existing_store(file: Path) -> Store:
+    """The store in this file, which must be there: looking makes none.
+
+    Raises
+    ------
+    NotAStore
+        If there is no file, or something else.
+    """
+    path = check_path(file)
+    if not check_file(path, newest=len(MIGRATIONS)):
+        raise NotAStore(path=str(file), found="there is no such file")
+    return Store(path)
+
+
+def _bar(progress: Progress, name: str) -> Callable[[float], None]:
+    """A new bar of this name, to be told what part of the work is done."""
+    bar = progress.add_task(escape(name), total=1.0)
+    return lambda part: progress.update(bar, completed=part)
+
+
+def _total(spent: Spent) -> str:
+    if not spent.streams:
+        return "There are no streams, and nothing is promised."
+    count = "The stream has" if spent.streams == 1 else f"All {spent.streams} streams together have"
+    if not spent.gaussian_rho:
+        return f"{count} promised ε = {spent.pure_epsilon:.6g}."
+    return (
+        f"{count} promised ρ = {spent.rho:.6g}, which is ε = {spent.epsilon(USUAL_DELTA):.4g} at δ = {USUAL_DELTA:g}."
+    )
+
+
+def _print_verified(found: list[Verified], damages: list[str], failed: dict[str, str]) -> None:
+    console = Console()
+    table = narrow_table(("name", "steps", "held against", "found"), words=("held against", "found"))
+    table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
+    for one in found:
+        against = "every input" if one.every_input else "what is possible, and the last sum"
+        verdict = "as it should be" if one.ok else "WRONG"
+        table.add_row(Text(one.name), f"{one.steps:,}", against, verdict, style="" if one.ok else "bold red")
+    if found:
+        console.print(table)
+    for one in found:
+        for finding in one.findings:
+            say(console, f"{one.name}: {finding}.", "red")
+        if one.outdated:
+            say(console, f"{one.name}: {one.outdated}. This is an old backup or a copy.", "yellow")
+    for name, reason in failed.items():
+        say(console, f"{name}: not verified; {reason}", "yellow")
+    for what in damages:
+        say(console, f"The file is damaged: {what}.", "red")
+    if not (found or failed or damages):
+        say(console, "There are no streams.")

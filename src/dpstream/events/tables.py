@@ -1,0 +1,225 @@
+"""Event logs as small Polars tables, one after the other: CSV, JSON lines and Parquet, from files or standard input.
+
+Text columns arrive as text and are read by whoever knows what they should be, so that a bad value can be shown as it
+stands in the file.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import polars as pl
+
+from dpstream.errors import ColumnMissing, InvalidArgument, SourceDamaged, SourceMissing
+from dpstream.events.text_chunks import Chunk, chunks
+
+__all__ = ["FORMATS", "STDIN", "Format", "Table", "format_of", "tables"]
+
+Format = Literal["csv", "tsv", "jsonl", "parquet"]
+FORMATS: tuple[Format, ...] = ("csv", "tsv", "jsonl", "parquet")
+STDIN = "-"
+_SUFFIXES: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+#: Rows of a table that comes from Parquet.
+PARQUET_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Table:
+    """Some rows, and where they stand in their source."""
+
+    frame: pl.DataFrame
+    where: Callable[[int], str]
+
+
+def format_of(source: str, given: str | None) -> Format:
+    """The format of a source: as given, or by its suffix.
+
+    >>> format_of("events.csv.gz", None)
+    'csv'
+    """
+    known: dict[str, Format] = {name: name for name in FORMATS}
+    if given is not None:
+        if given not in known:
+            raise InvalidArgument("--format", given, f"one of {', '.join(FORMATS)}")
+        return known[given]
+    if source == STDIN:
+        return "csv"
+    path = Path(source)
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if suffix.lower() not in _SUFFIXES:
+        raise InvalidArgument(source, suffix, f"a file ending in {', '.join(_SUFFIXES)}, or --format must be given")
+    return _SUFFIXES[suffix.lower()]
+
+
+def tables(
+    sources: Sequence[str],
+    columns: Sequence[str],
+    *,
+    file_format: str | None = None,
+    report: Callable[[int], object] = lambda _: None,
+    at_once: bool = False,
+) -> Iterator[Table]:
+    """These columns of these sources, in order, a bounded number of rows at a time.
+
+    Parameters
+    ----------
+    sources
+        Paths, or "-" for standard input.
+    columns
+        What is needed; none at all still gives tables with the right number of rows.
+    report
+        Called with the number of bytes read so far, of all sources together.
+    at_once
+        Give rows as they arrive (for a pipe).
+
+    Raises
+    ------
+    SourceMissing, SourceDamaged, ColumnMissing
+        If a source is not there, cannot be read, or lacks a column.
+    """
+    for source in sources:
+        format_of(source, file_format)
+    done = 0
+    for source in sources:
+        kind = format_of(source, file_format)
+        before = done
+
+        def so_far(count: int, before: int = before) -> None:
+            nonlocal done
+            done = before + count
+            report(done)
+
+        with ExitStack() as stack:
+            stream = stack.enter_context(_open(source))
+            name = "standard input" if source == STDIN else source
+            if kind == "parquet":
+                yield from _parquet(_on_disk(stream, source, stack), name, columns, so_far)
+            else:
+                pieces = chunks(stream, name, header=kind != "jsonl", report=so_far, at_once=at_once)
+                yield from _texts(pieces, name, columns, kind)
+
+
+def _open(source: str) -> BinaryIO:
+    if source == STDIN:
+        # A reader of our own: closing it must not close the program's standard input.
+        return open(sys.stdin.fileno(), "rb", closefd=False) if _has_fileno() else io.BytesIO(sys.stdin.buffer.read())
+    try:
+        if Path(source).is_dir():
+            raise SourceMissing(source=source, reason="is a folder, not a file")
+        return open(source, "rb")
+    except OSError as error:
+        raise SourceMissing(source=source, reason=(error.strerror or str(error)).lower()) from None
+
+
+def _has_fileno() -> bool:
+    try:
+        sys.stdin.fileno()
+    except (OSError, io.UnsupportedOperation):
+        return False
+    return True
+
+
+def _texts(pieces: Iterator[Chunk], name: str, columns: Sequence[str], kind: Format) -> Iterator[Table]:
+    empty = True
+    for chunk in pieces:
+        if empty and chunk.header:
+            names = _parsed(chunk, pl.read_csv, separator=_separator(kind), n_rows=0, infer_schema=False).columns
+            _check_columns(name, columns, names)
+        if not chunk.data:
+            empty = False
+            continue
+        if kind == "jsonl":
+            frame = _parsed(chunk, pl.read_ndjson, schema=dict.fromkeys(columns, pl.String) or None)
+            if empty:
+                _check_columns(name, columns, _keys(chunk, frame, columns))
+        else:
+            wanted: list[Any] = list(columns) or [0]
+            frame = _parsed(chunk, pl.read_csv, columns=wanted, separator=_separator(kind), infer_schema=False)
+        empty = False
+        yield Table(frame, chunk.where)
+    if empty:
+        raise SourceMissing(source=name, reason="is empty")
+
+
+def _separator(kind: Format) -> str:
+    return "\t" if kind == "tsv" else ","
+
+
+def _parsed(chunk: Chunk, parse: Callable[..., pl.DataFrame], **options: object) -> pl.DataFrame:
+    try:
+        return parse(chunk.header + chunk.data, **options)
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).splitlines()[0]
+        found = chunk.damage() or _bad_json(chunk)
+        raise found or SourceDamaged(where=f"{chunk.source}, from line {chunk.first_line}", what=reason) from None
+
+
+def _keys(chunk: Chunk, frame: pl.DataFrame, columns: Sequence[str]) -> list[str]:
+    """The names that a JSON lines file uses: those of its first line, and those found further down."""
+    first = json.loads(chunk.data.lstrip().split(b"\n", 1)[0])
+    return [*first, *(column for column in columns if frame[column].null_count() < frame.height)]
+
+
+def _bad_json(chunk: Chunk) -> SourceDamaged | None:
+    if chunk.header:
+        return None
+    for number, line in enumerate(chunk.data.split(b"\n"), start=chunk.first_line):
+        try:
+            if line.strip() and not isinstance(json.loads(line), dict):
+                raise ValueError("not a JSON object")
+        except ValueError as error:
+            return SourceDamaged(where=f"{chunk.source}, line {number}", what=f"not a line of JSON ({error})")
+    return None
+
+
+def _on_disk(stream: BinaryIO, source: str, stack: ExitStack) -> str:
+    """Where a Parquet file is: its end says what is in it, so that a pipe must be kept first."""
+    if source != STDIN:
+        return source
+    path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "standard-input.parquet"
+    with path.open("wb") as kept:
+        shutil.copyfileobj(stream, kept)
+    return str(path)
+
+
+def _parquet(path: str, name: str, columns: Sequence[str], report: Callable[[int], object]) -> Iterator[Table]:
+    size = Path(path).stat().st_size
+    if size == 0:
+        raise SourceMissing(source=name, reason="is empty")
+    try:
+        schema = pl.read_parquet_schema(path)
+        _check_columns(name, columns, list(schema))
+        lazy = pl.scan_parquet(path)
+        total = lazy.select(pl.len()).collect().item()
+        first = 0
+        batches = lazy.select(list(columns) or list(schema)[:1]).collect_batches(chunk_size=PARQUET_ROWS)
+        for frame in batches:
+            yield Table(frame, lambda row, first=first: f"{name}, row {first + row + 1}")  # type: ignore[misc]
+            first += frame.height
+            report(size * first // max(total, 1))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise SourceDamaged(where=name, what=f"not a Parquet file ({str(error).splitlines()[0]})") from None
+    if not first:
+        raise SourceMissing(source=name, reason="holds no rows")
+
+
+def _check_columns(name: str, columns: Sequence[str], present: list[str]) -> None:
+    for column in columns:
+        if column not in present:
+            raise ColumnMissing(source=name, column=column, columns=present)

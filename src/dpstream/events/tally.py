@@ -1,0 +1,298 @@
+"""Rows added up to one input a step: a step is a stretch of time, or every row is a step of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dpstream.errors import HorizonExceeded, RowRefused
+from dpstream.events.calendar import Calendar
+from dpstream.events.measure import Measure
+from dpstream.events.people import Contribution, People
+from dpstream.events.tables import Table
+from dpstream.events.timestamps import Timestamps
+
+__all__ = ["Order", "RowTally", "Tally", "TimeTally"]
+
+#: "sorted": a row of an earlier step is a mistake. "any": rows come in any order. "late": an earlier step is closed.
+Order = Literal["sorted", "any", "late"]
+
+
+class Tally(ABC):
+    """Adds rows up to steps.
+
+    Attributes
+    ----------
+    rows
+        How many rows were read.
+    left_out
+        How many of them were not counted because the person had been counted often enough.
+    contributions
+        Whose rows were counted in which step, since it was last emptied.
+    """
+
+    def __init__(self, measure: Measure, people: People | None, horizon: int) -> None:
+        self.measure = measure
+        self.people = people
+        self.horizon = horizon
+        self.rows = 0
+        self.contributions: list[Contribution] = []
+
+    @property
+    @abstractmethod
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """How many steps there are so far."""
+
+    @abstractmethod
+    def take(self, table: Table) -> None:
+        """Add some rows, all of them or, with an error, none."""
+
+    @abstractmethod
+    def inputs(self, first: int, count: int) -> NDArray[np.int64]:
+        """The inputs of these steps (the first is 0): one row each, one entry a category if there are any."""
+
+    def _columns(self) -> list[str]:
+        return self.measure.columns + ([self.people.column] if self.people else [])
+
+    def _kept(self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.bool_] | None:
+        """Which of these rows count, if people are limited."""
+        if self.people is None or not rows.size:
+            return None
+        kept, found = self.people.kept(table, steps, rows)
+        self.contributions += found
+        return kept
+
+
+class RowTally(Tally):
+    """Every row is a step; a row that may not be counted is a step that adds nothing."""
+
+    def __init__(self, measure: Measure, people: People | None, horizon: int, seen: int = 0) -> None:
+        super().__init__(measure, people, horizon)
+        self.seen = seen
+        self._amounts: list[NDArray[np.int64]] = []
+        self._places: list[NDArray[np.int64]] = []
+
+    @property
+    def columns(self) -> list[str]:
+        return self._columns()
+
+    @property
+    def steps(self) -> int:
+        return self.rows
+
+    def take(self, table: Table) -> None:
+        height = table.frame.height
+        if self.rows + height > self.horizon:
+            raise HorizonExceeded(horizon=self.horizon, step=self.rows + height)
+        amounts = self.measure.amounts(table)
+        amounts = np.ones(height, dtype=np.int64) if amounts is None else amounts.copy()
+        places = self.measure.places(table)
+        # Rows that were counted in an earlier run were asked about then.
+        new = np.arange(max(self.seen - self.rows, 0), height)
+        kept = self._kept(table, self.rows + new, new)
+        if kept is not None:
+            amounts[new[~kept]] = 0
+        # Held until all was read: in as few bytes as will do.
+        self._amounts.append(amounts.astype(np.min_scalar_type(-self.measure.bound - 1)))
+        if places is not None:
+            self._places.append(places.astype(np.min_scalar_type(len(self.measure.names))))
+        self.rows += height
+
+    def inputs(self, first: int, count: int) -> NDArray[np.int64]:
+        amounts = _slice(self._amounts, first, count)
+        if not self.measure.by:
+            return amounts
+        inputs = np.zeros((count, len(self.measure.names)), dtype=np.int64)
+        inputs[np.arange(count), _slice(self._places, first, count)] = amounts
+        return inputs
+
+
+class TimeTally(Tally):
+    """A step is a stretch of time; steps without rows add nothing.
+
+    Parameters
+    ----------
+    timestamps, every
+        How to read a row's time, and how long a step is.
+    start
+        A moment of the first step; None: the first row's, or with order="any" the earliest row's.
+    until
+        A moment of the last step there may be, instead of a horizon.
+    order
+        See `Order`.
+    seen
+        So many steps were released before: their rows are added up apart, to be recognised, not counted.
+    """
+
+    def __init__(
+        self,
+        measure: Measure,
+        people: People | None,
+        horizon: int,
+        timestamps: Timestamps,
+        every: str,
+        *,
+        start: pl.Series | None = None,
+        until: pl.Series | None = None,
+        order: Order = "sorted",
+        seen: int = 0,
+    ) -> None:
+        super().__init__(measure, people, horizon)
+        self._timestamps = timestamps
+        self._every = every
+        self._order = order
+        self.seen = seen
+        self._fixed = start is not None
+        self._until = until
+        self.calendar = None if start is None else Calendar(every, start)
+        self._limit()
+        self._width = max(len(measure.names), 1)
+        self._sums = np.zeros((0, self._width), dtype=np.int64)
+        self._steps = 0
+        self._last = 0
+        self.before = 0
+        self.late = 0
+
+    @property
+    def columns(self) -> list[str]:
+        return [self._timestamps.column, *self._columns()]
+
+    @property
+    def steps(self) -> int:
+        return self._steps
+
+    def take(self, table: Table) -> None:
+        if not table.frame.height:
+            return
+        moments = self._timestamps.read(table)
+        amounts, places = self.measure.amounts(table), self.measure.places(table)
+        if self.calendar is None:
+            self.calendar = Calendar(self._every, moments[:1] if self._order != "any" else _earliest(moments))
+            self._limit()
+        steps = self._placed(table, moments)
+        height = table.frame.height
+        rows = np.flatnonzero(steps >= 0) if steps.min() < 0 else np.arange(height)
+        self.before += height - rows.size
+        if rows.size and self._order != "any":
+            rows = self._in_order(table, steps, rows, moments)
+        if rows.size < height:
+            steps = steps[rows]
+            amounts = None if amounts is None else amounts[rows]
+            places = None if places is None else places[rows]
+        self.rows += height
+        if not rows.size:
+            return
+        if self.people is not None:
+            new = steps >= self.seen
+            kept = self._kept(table, steps[new], rows[new])
+            if kept is not None:
+                counts = ~new
+                counts[new] = kept
+                amounts = counts.astype(np.int64) if amounts is None else amounts * counts
+        self._reach(int(steps.max()) + 1)
+        cells = steps if places is None else steps * self._width + places
+        self._add(cells, amounts)
+
+    def inputs(self, first: int, count: int) -> NDArray[np.int64]:
+        inputs = self._sums[first : first + count]
+        return inputs if self.measure.by else inputs[:, 0]
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _placed(self, table: Table, moments: pl.Series) -> NDArray[np.int64]:
+        """The step of each row, within the horizon."""
+        assert self.calendar is not None  # noqa: S101
+        if self._order == "any" and not self._fixed:
+            self._back_to(_earliest(moments))
+        steps = self.calendar.steps(moments)
+        if steps.max() >= self.horizon:
+            row = int((steps >= self.horizon).argmax())
+            raise RowRefused(
+                where=table.where(row),
+                column=self._timestamps.column,
+                given=str(moments[row]),
+                allowed=f"one of the {self.horizon:,} steps from {self.calendar.start} on (--horizon, --until)",
+            )
+        return steps
+
+    def _back_to(self, earliest: pl.Series) -> None:
+        assert self.calendar is not None  # noqa: S101
+        if self.calendar.steps(earliest)[0] < 0:
+            moved = self.calendar.back_to(earliest)
+            self._sums = np.concatenate([np.zeros((moved, self._width), dtype=np.int64), self._sums])
+            self._steps += moved
+            self._limit()
+
+    def _limit(self) -> None:
+        """Count the steps up to the last moment there may be, once the first one is known."""
+        if self.calendar is not None and self._until is not None:
+            self.horizon = self.calendar.reach(self._until)
+
+    def _in_order(
+        self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp], moments: pl.Series
+    ) -> NDArray[np.intp]:
+        """The rows that are not of an earlier step than one before them; or an error that names the first that is."""
+        theirs = steps[rows]
+        if theirs[0] >= self._last and (theirs[1:] >= theirs[:-1]).all():
+            self._last = int(theirs[-1])
+            return rows
+        furthest = np.maximum.accumulate(np.maximum(theirs, self._last))
+        early = theirs < furthest
+        if self._order == "sorted":
+            row = int(rows[early.argmax()])
+            raise RowRefused(
+                where=table.where(row),
+                column=self._timestamps.column,
+                given=str(moments[row]),
+                allowed="rows in order, none of an earlier step than the row before it (--any-order takes them as they"
+                " come)",
+            )
+        self._last = int(furthest[-1])
+        self.late += int(early.sum())
+        return rows[~early]
+
+    def _reach(self, steps: int) -> None:
+        if steps > len(self._sums):
+            room = np.zeros((max(steps, 2 * len(self._sums)), self._width), dtype=np.int64)
+            room[: len(self._sums)] = self._sums
+            self._sums = room
+        self._steps = max(self._steps, steps)
+
+    def _add(self, cells: NDArray[np.int64], amounts: NDArray[np.int64] | None) -> None:
+        flat = self._sums.reshape(-1)
+        first = int(cells.min())
+        last = int(cells.max()) + 1
+        if amounts is None and last - first <= 16 * cells.size + 1024:
+            flat[first:last] += np.bincount(cells - first, minlength=last - first)
+            return
+        added = np.ones(cells.size, dtype=np.int64) if amounts is None else amounts
+        # Polars adds whole numbers as such; NumPy's bincount would make them float64.
+        sums = pl.DataFrame({"cell": cells, "sum": added}).group_by("cell").sum()
+        flat[sums["cell"].to_numpy()] += sums["sum"].to_numpy()
+
+
+def _earliest(moments: pl.Series) -> pl.Series:
+    return moments.gather([int(moments.arg_min() or 0)])
+
+
+def _slice(parts: list[NDArray[np.int64]], first: int, count: int) -> NDArray[np.int64]:
+    """Some elements of a long array that is kept in parts."""
+    found = []
+    for part in parts:
+        if first < part.size and count:
+            piece = part[first : first + count]
+            found.append(piece.astype(np.int64))
+            count -= piece.size
+            first = 0
+        else:
+            first -= part.size if count else 0
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)

@@ -1,0 +1,111 @@
+"""Steps of a buffered Toeplitz stream whose draws are already made, in doubles or partly in double-double."""
+
+from __future__ import annotations
+
+from typing import Any, SupportsFloat
+
+import numpy as np
+
+from dpstream.kernel.twin.buffers import Double, array_of, check_apart, check_items, check_shape
+from dpstream.kernel.twin.double_double import add, multiply, quick_two_sum
+
+FEW = 16  # columns up to which Python's floats are faster than NumPy's arrays
+
+
+def recurrence_block_f64(
+    z: Double,
+    input_scale: Double,
+    output_scale: Double,
+    gaps: Double,
+    weights: Double,
+    state: Double,
+    out: Double,
+    /,
+) -> None:
+    """Make many steps over short vectors, in plain doubles: `RecurrenceMechanism.advance` to the last bit.
+
+    Row t of `z` holds the draws of step t, row i of `state` buffer i.
+    """
+    draws = array_of("z", z, np.float64, ndim=2)
+    q = array_of("input_scale", input_scale, np.float64, ndim=1)
+    p = array_of("output_scale", output_scale, np.float64, ndim=1)
+    gap = array_of("gaps", gaps, np.float64, ndim=1)
+    weight = array_of("weights", weights, np.float64, ndim=1)
+    buffers = array_of("state", state, np.float64, write=True, ndim=2)
+    result = array_of("out", out, np.float64, write=True, ndim=2)
+    (n, d), b = draws.shape, gap.size
+    check_items("input_scale", q, n)
+    check_items("output_scale", p, n)
+    check_items("weights", weight, b)
+    check_shape("state", buffers, b, d)
+    check_shape("out", result, n, d)
+    check_apart(
+        {"state": buffers, "out": result},
+        {"z": draws, "input_scale": q, "output_scale": p, "gaps": gap, "weights": weight},
+    )
+    if d > FEW:
+        _recur(draws, q, p, gap, weight, buffers, result)
+        return
+    # One column after the other in Python's floats: the same arithmetic, without the cost of NumPy's calls.
+    scales, factors = (q.tolist(), p.tolist()), (gap.tolist(), weight.tolist())
+    for j in range(d):
+        column, releases = buffers[:, j].tolist(), [0.0] * n
+        _recur(draws[:, j].tolist(), *scales, *factors, column, releases)
+        buffers[:, j], result[:, j] = column, releases
+
+
+def _recur(z: Any, q: Any, p: Any, gap: Any, weight: Any, state: Any, releases: Any) -> None:
+    """Advance the buffers through all steps; numbers or rows of numbers alike."""
+    for t in range(len(z)):
+        total = u = z[t] * q[t]
+        for i in range(len(state)):
+            decayed = state[i] - state[i] * gap[i]
+            total = total + decayed * weight[i]
+            state[i] = decayed + u
+        releases[t] = total * p[t]
+
+
+def recurrence_mixed_f64(
+    z: Double,
+    input_scale: SupportsFloat,
+    output_scale: SupportsFloat,
+    gaps: Double,
+    weights: Double,
+    high: Double,
+    low: Double,
+    out: Double,
+    /,
+) -> None:
+    """Make one step over a long vector; row i of `high` holds buffer i.
+
+    The first buffers, as many as `low` has rows, are the sums ``high + low``; a step moves them by less than 2^-102
+    of themselves. Of the others each step rounds the buffer once, and what it loses and takes in.
+    """
+    draws = array_of("z", z, np.float64, ndim=1)
+    q, p = float(input_scale), float(output_scale)
+    gap = array_of("gaps", gaps, np.float64, ndim=1)
+    weight = array_of("weights", weights, np.float64, ndim=1)
+    state = array_of("high", high, np.float64, write=True, ndim=2)
+    state_low = array_of("low", low, np.float64, write=True, ndim=2)
+    result = array_of("out", out, np.float64, write=True, ndim=1)
+    d, b, slow = draws.size, gap.size, len(state_low)
+    if slow > b:
+        raise ValueError(f"low must have at most {b} rows, got {slow}")
+    check_items("weights", weight, b)
+    check_shape("high", state, b, d)
+    check_shape("low", state_low, slow, d)
+    check_items("out", result, d)
+    check_apart({"high": state, "low": state_low, "out": result}, {"z": draws, "gaps": gap, "weights": weight})
+    u = draws * q
+    total = u
+    for i in range(slow):
+        lost, lost_low = multiply(state[i], state_low[i], gap[i], 0.0)
+        kept, kept_low = add(state[i], state_low[i], -lost)
+        kept, kept_low = quick_two_sum(kept, kept_low - lost_low)
+        total = total + kept * weight[i]
+        state[i], state_low[i] = add(kept, kept_low, u)
+    for i in range(slow, b):
+        lost = state[i] * gap[i]
+        total = total + (state[i] - lost) * weight[i]
+        state[i] += u - lost
+    np.multiply(total, p, out=result)

@@ -1,0 +1,216 @@
+"""Every release of a stream, derived once more from the key, and held against what else is known.
+
+A store keeps releases, and neither inputs nor noise. But releases without their noise are the true sums, and the
+differences of those are the inputs (`implied`), so
+
+* each input must be one that the stream accepts;
+* the last sum must be the one that was sealed;
+* where inputs have positions, each must be the one whose digest was recorded.
+
+For a counter this is exact, to the last bit. Without positions a release that was changed *together with its seal*, by
+someone who has the key, shows only if it makes an input impossible or is the last one. For a running sum, whose
+releases are rounded, inputs and sums follow up to the rounding, and digests tell nothing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstream.errors import InputOutOfBound, StoreDamaged, StreamUnknown
+from dpstream.release.counter import Counter
+from dpstream.release.running_sum import NORM_ERROR, RunningSum
+from dpstream.store.home import Home
+from dpstream.store.implied import Implied, implied
+from dpstream.store.rebuilt import rebuilt
+from dpstream.store.sealing import INPUT_BYTES, Seals
+from dpstream.store.stream_row import StreamRow, read
+from dpstream.store.witness import Record
+
+__all__ = ["Report", "Verified", "verify"]
+
+#: So many steps are named in one finding; the others are counted.
+NAMED_STEPS = 5
+#: A release of a running sum is off by half the grid, and by this part of itself.
+ROUNDING = {"float32": 2.0**-22, "float64": 2.0**-50}
+#: The sealed sums start with how many inputs were clipped.
+_CLIPPED_BYTES = 8
+
+NOT_ACCEPTED = "a release implies an input that the stream does not accept"
+NOT_RECORDED = "a release implies another input than the one recorded under its position"
+NO_DIGEST = "an input was not recorded, although it had a position"
+NO_POSITION = "an input was recorded, although it had no position"
+OTHER_SUM = "a release implies another sum than the sealed one"
+
+#: Told what part of the work is done, from 0 to 1.
+Report = Callable[[float], object]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What `Store.verify` found.
+
+    Attributes
+    ----------
+    name
+        The stream.
+    steps
+        How many releases there were.
+    every_input
+        Whether each release was held against the digest of its input. It was not if the stream has no positions, or
+        is a running sum: then its inputs were held against what the stream accepts.
+    outdated
+        None; or in words how the file lags behind its witness, as an old backup does.
+    findings
+        What is not as it should be: one sentence each, and no secret in any.
+    """
+
+    name: str
+    steps: int
+    every_input: bool
+    outdated: str | None
+    findings: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every release is as it should be."""
+        return not self.findings
+
+
+def verify(home: Home, name: str, report: Report | None = None) -> Verified:
+    """Derive every release of a stream once more; see `Store.verify`."""
+    # The row is read last: a writer at work can then only make it newer than what it is held against.
+    record = home.witness.find(home.seals.name_digest(name))
+    last = home.database.rows(
+        "SELECT max(first + count - 1) FROM batches WHERE stream = (SELECT id FROM streams WHERE name = ?)", (name,)
+    )[0][0]
+    try:
+        row = read(home.database, home.seals, name)
+    except StoreDamaged as damage:
+        return Verified(name, 0, False, None, (damage.what,))
+    if row is None:
+        raise StreamUnknown(name=name)
+    settled = rebuilt(row, str(home.database.path))
+    findings = []
+    if last is not None and last > row.t:
+        findings.append(f"there are releases past its last step {row.t:,}")
+    wrong: dict[str, _Steps] = defaultdict(_Steps)
+    try:
+        _check_releases(home, row, settled, wrong, report or (lambda part: part))
+    except StoreDamaged as damage:
+        findings.append(damage.what)
+    findings += [f"{what}: {steps}" for what, steps in wrong.items()]
+    every_input = row.first_position is not None and isinstance(settled, Counter)
+    return Verified(name, row.t, every_input, _lag(row, record), tuple(findings))
+
+
+def _check_releases(
+    home: Home, row: StreamRow, settled: Counter | RunningSum, wrong: dict[str, _Steps], report: Report
+) -> None:
+    """Note under `wrong` which steps are not as they should be, and how."""
+    seals = home.seals.stream(row.tag)
+    sums: NDArray[np.generic] = np.zeros(settled.shape)
+    slack: NDArray[np.float64] = np.zeros(settled.shape)
+    for piece in implied(home, row, settled, 1, row.t):
+        if isinstance(settled, Counter):
+            refused = _refused_counts(settled, piece)
+        else:
+            allowed = np.concatenate([slack[None], _slack(settled, piece)])
+            refused, slack = _refused_vectors(settled, piece, allowed), allowed[-1]
+        for what, steps in ((NOT_ACCEPTED, refused), *_other_inputs(row, settled, seals, piece)):
+            if steps:
+                wrong[what].add(steps)
+        sums = piece.sums[-1]
+        report((piece.first + len(piece.sums) - 1) / row.t)
+    kept = row.sums(seals, home.database)[_CLIPPED_BYTES:]
+    if isinstance(settled, Counter):
+        same = np.array_equal(np.frombuffer(kept, "<i8").reshape(settled.shape), sums)
+    else:
+        # float64 data keeps what its additions lost as a second array.
+        total = np.frombuffer(kept, "<f8").reshape(-1, *settled.shape).sum(axis=0)
+        same = bool((np.abs(total - sums) <= slack).all())
+    if not same:
+        wrong[OTHER_SUM].add([row.t])
+
+
+# -- inputs -----------------------------------------------------------------------------------------------------------
+
+
+def _refused_counts(counter: Counter, piece: Implied) -> list[int]:
+    """The steps whose input the counter would have refused, or clipped."""
+
+    def refused(inputs: NDArray[np.int64]) -> bool:
+        try:
+            return counter._checked_rows(inputs)[1] > 0
+        except InputOutOfBound:
+            return True
+
+    if not refused(piece.inputs):
+        return []
+    return [piece.first + i for i in range(len(piece.inputs)) if refused(piece.inputs[i : i + 1])]
+
+
+def _refused_vectors(total: RunningSum, piece: Implied, slack: NDArray[np.float64]) -> list[int]:
+    """The steps whose input is longer than the bound, even if all rounding went one way."""
+    inputs = piece.inputs.reshape(len(piece.inputs), -1)
+    room = np.linalg.norm(slack.reshape(len(slack), -1), axis=1)
+    longest = total._bound * (1 + 2 * NORM_ERROR) + room[1:] + room[:-1]
+    # Not >, so that a NaN is refused.
+    return [piece.first + int(i) for i in np.flatnonzero(~(np.linalg.norm(inputs, axis=1) <= longest))]
+
+
+def _slack(total: RunningSum, piece: Implied) -> NDArray[np.float64]:
+    """How far rounding may have taken each release from its sum and noise."""
+    size = np.abs(piece.releases.astype(np.float64)) + np.abs(piece.sums)
+    return np.asarray(total.grid / 2 + ROUNDING[total.dtype.name] * size)
+
+
+def _other_inputs(
+    row: StreamRow, settled: Counter | RunningSum, seals: Seals, piece: Implied
+) -> list[tuple[str, list[int]]]:
+    """The steps whose input is not the one that was recorded."""
+    steps = range(piece.first, piece.first + len(piece.inputs))
+    if (piece.digests is None) != (row.first_position is None):
+        return [(NO_DIGEST if piece.digests is None else NO_POSITION, list(steps))]
+    if piece.digests is None or isinstance(settled, RunningSum):
+        return []
+    made = np.frombuffer(seals.input_digests(piece.first, piece.inputs), f"V{INPUT_BYTES}")
+    if len(piece.digests) != made.nbytes:
+        return [(NO_DIGEST, list(steps))]
+    return [(NOT_RECORDED, [steps[i] for i in np.flatnonzero(made != np.frombuffer(piece.digests, made.dtype))])]
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Steps:
+    """Some steps: the first few by name, the others by number, so that a million of them take no room."""
+
+    named: list[int] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, steps: list[int]) -> None:
+        self.named += steps[: NAMED_STEPS - len(self.named)]
+        self.count += len(steps)
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{step:,}" for step in self.named)
+        more = f" and {self.count - len(self.named):,} more" if self.count > len(self.named) else ""
+        return f"step{'s' * (self.count > 1)} {named}{more}"
+
+
+def _lag(row: StreamRow, found: tuple[int, Record] | None) -> str | None:
+    """How the file is older than its witness, if it is."""
+    if found is None:
+        return None
+    _, record = found
+    if row.t < record.last:
+        return f"the file stands at step {row.t:,}, but step {record.last:,} was released before"
+    if row.generation < record.generation:
+        return f"the file was opened {row.generation:,} times, but its witness counted {record.generation:,}"
+    return None

@@ -1,0 +1,223 @@
+"""`dpstream plan`: the sentence is true, and its inverse finds the least budget."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import dpstream as dp
+from dpstream.cli.group import CommandGroup
+from dpstream.cli.least_budget import largest_error, widest_noise
+from dpstream.cli.plan import plan
+from dpstream.mechanisms import Binary, GrowingSmooth, SignedDigits, SmoothBinary, Unbounded
+from dpstream.release.interval import half_width, noise_at
+
+app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
+app.command()(plan)
+app.command("other")(lambda: None)  # one command alone would have no name
+
+
+@pytest.fixture(autouse=True)
+def narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, ["plan", *arguments])
+
+
+def answer(*arguments):
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+# -- the sentence -----------------------------------------------------------------------------------------------------
+
+
+def test_the_sentence_and_the_table():
+    result = invoke("--epsilon", "1", "--delta", "1e-6", "--horizon", "365")
+    assert result.exit_code == 0
+    first, *lines = result.output.splitlines()
+    assert first == (
+        "With ε = 1, δ = 1e-06 over 365 steps each published count is within ±22 of the truth, 95 % of the time."
+    )
+    assert "BalancedToeplitz is first because its largest variance is least" in result.output
+    assert "ask for it with --optimal" in result.output
+    table = [line for line in lines if "±" in line]
+    assert len(table) >= 7
+    assert "…" not in result.output
+    assert max(len(line) for line in table) <= 80
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        (["--rho", "0.5", "--horizon", "200"], {"horizon": 200, "budget": dp.zcdp(0.5)}),
+        (["--epsilon", "1", "--horizon", "200"], {"horizon": 200, "budget": dp.pure_dp(1)}),
+        (
+            ["--rho", "0.1", "--horizon", "50", "--bound", "3", "--max-contributions", "4", "--categories", "5"],
+            {"horizon": 50, "budget": dp.zcdp(0.1), "bound": 12, "shape": (5,)},
+        ),
+    ],
+)
+def test_the_error_is_that_of_a_counter(options, settings):
+    """The largest half width of the counter's own intervals, over all its releases."""
+    found = answer(*options, "--confidence", "0.9")
+    counter = dp.Counter(**settings)
+    widths = []
+    for _ in range(settings["horizon"]):
+        release = counter.add(np.zeros(counter.shape, dtype=int) if counter.shape else 0)
+        low, high = counter.interval(0.9)
+        widths.append(int(np.max(high - release)))
+        assert np.all(low <= high)
+    assert found["error"] == max(widths)
+    assert found["mechanism"] == repr(counter.mechanism)
+    assert found["mechanisms"][0]["max_stddev"] == pytest.approx(
+        max(counter.stddev(t) for t in range(1, settings["horizon"] + 1)), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.9999])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Binary(300, noise="laplace"),
+        SmoothBinary(300, noise="laplace"),
+        SmoothBinary(300, noise="laplace", padded=True),
+        SignedDigits(300),
+        GrowingSmooth(noise="laplace"),
+        Unbounded(noise="laplace"),
+        Unbounded(Binary, noise="laplace"),
+        SmoothBinary(300),
+    ],
+    ids=repr,
+)
+def test_no_release_is_wider_than_the_widest(mechanism, confidence):
+    widest = half_width(widest_noise(mechanism, 7.0, 300), confidence)
+    assert widest == max(half_width(noise_at(mechanism, 7.0, t), confidence) for t in range(1, 301))
+
+
+def test_without_a_last_step():
+    result = invoke("--epsilon", "2", "--unbounded")
+    assert result.exit_code == 0
+    assert result.output.startswith("With ε = 2 without a last step each of the first 65,536 published counts")
+    assert "GrowingSmooth is first" in result.output
+
+
+def test_contributions_multiply_the_bound():
+    one = answer("--rho", "0.001", "--horizon", "100")
+    three = answer("--rho", "0.001", "--horizon", "100", "--max-contributions", "3")
+    six = answer("--rho", "0.001", "--horizon", "100", "--max-contributions", "3", "--bound", "2")
+    as_bound = answer("--rho", "0.001", "--horizon", "100", "--bound", "6")
+    assert three["error"] == pytest.approx(3 * one["error"], abs=3)
+    assert six["error"] == as_bound["error"]
+    text = invoke("--rho", "0.001", "--horizon", "100", "--max-contributions", "3").output
+    assert "Up to 3 rows of one person are priced as one row that adds 3." in text
+
+
+def test_other_objectives_and_memory():
+    assert answer("--rho", "1", "--horizon", "99", "--objective", "speed")["mechanism"].startswith(
+        ("Honaker", "Weighted", "Binary")
+    )
+    uniform = answer("--rho", "1", "--horizon", "99", "--objective", "uniform")
+    assert [row["mechanism"].split("(")[0] for row in uniform["mechanisms"]] == ["SmoothBinary"]
+    little = answer("--rho", "1", "--horizon", "99", "--memory", "60")
+    assert not little["mechanism"].startswith("Balanced")
+    assert "more memory than may be kept" in invoke("--rho", "1", "--horizon", "99", "--memory", "60").output
+    assert "Optimal" in str(answer("--rho", "1", "--horizon", "20", "--optimal")["mechanisms"])
+
+
+# -- the other way round ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [0, 1, 20, 1000])
+@pytest.mark.parametrize(
+    ("options", "make"),
+    [
+        ([], lambda b: dp.zcdp(b["rho"])),
+        (["--delta", "1e-6"], lambda b: dp.approx_dp(b["epsilon"], b["delta"])),
+        (["--pure"], lambda b: dp.pure_dp(b["epsilon"])),
+    ],
+    ids=["rho", "epsilon and delta", "pure"],
+)
+def test_the_least_budget_for_an_error(options, make, target):
+    found = answer("--horizon", "365", "--target-error", str(target), "--confidence", "0.99", *options)
+    kept = dict(found["budget"])
+    budget = make(kept)
+    mechanism = dp.plan(365, budget).mechanism
+    assert largest_error(mechanism, budget, 1, 365, 0.99) <= target
+    assert found["error"] <= target
+    name = "rho" if "rho" in kept else "epsilon"
+    less = make(kept | {name: 0.999 * kept[name]})
+    assert largest_error(mechanism, less, 1, 365, 0.99) > target
+
+
+def test_the_least_budget_in_words():
+    output = invoke("--horizon", "365", "--target-error", "20", "--delta", "1e-6").output
+    assert "The least budget for ±20 is ε = 1.0755, δ = 1e-06; 0.1 % less is not enough." in output
+    assert "With ε = 1.0755, δ = 1e-06 over 365 steps each published count is within ±20 of the truth" in output
+
+
+# -- pictures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")])
+def test_a_picture(tmp_path, suffix, start):
+    path = tmp_path / f"errors{suffix}"
+    assert invoke("--rho", "0.5", "--horizon", "50", "--plot", str(path)).exit_code == 0
+    assert path.read_bytes().startswith(start)
+
+
+def test_a_picture_of_many_steps_and_one_of_budgets(tmp_path):
+    for name, options in (
+        ("many", ["--rho", "0.5", "--horizon", "3000"]),
+        ("endless", ["--epsilon", "1", "--unbounded"]),
+        ("budgets", ["--horizon", "50", "--target-error", "3"]),
+    ):
+        path = tmp_path / f"{name}.svg"
+        assert invoke(*options, "--plot", str(path)).exit_code == 0
+        assert path.stat().st_size > 5000
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = invoke("--rho", "0.5", "--horizon", "50", "--plot", str(tmp_path / "errors.png"))
+    assert result.exit_code == 2
+    assert "dpstream[plot]" in result.output
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--rho", "1"], "the horizon must be given as --horizon N, or as --unbounded, got 'neither'"),
+        (["--rho", "1", "--horizon", "5", "--unbounded"], "got 'both'"),
+        (["--horizon", "5"], "the budget must be given as --rho"),
+        (["--rho", "1", "--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
+        (["--rho", "nan", "--horizon", "5"], "rho must be a positive, finite number"),
+        (["--rho", "1", "--horizon", "5", "--confidence", "1"], "confidence must be a number strictly between 0 and 1"),
+        (["--rho", "1", "--horizon", "5", "--bound", "0"], "--bound must be a whole number of at least 1"),
+        (["--rho", "1", "--horizon", "5", "--max-contributions", "0"], "--max-contributions must be"),
+        (["--rho", "1", "--horizon", "5", "--categories", "0"], "--categories must be"),
+        (["--rho", "1", "--horizon", "5", "--pure"], "--pure must be used with --target-error"),
+        (["--rho", "1", "--horizon", "5", "--target-error", "3"], "left out with --target-error"),
+        (["--horizon", "5", "--target-error", "-1"], "--target-error must be a whole number of at least 0"),
+        (["--horizon", "5", "--target-error", "3", "--pure", "--delta", "0.1"], "--delta must be left out with --pure"),
+        (["--rho", "1", "--horizon", "5", "--plot", "curve.gif"], "a file that ends in .png, .svg or .pdf"),
+        (["--rho", "1", "--horizon", "5", "--plot", "nowhere/curve.png"], "a directory that exists"),
+        (["--rho", "1", "--unbounded", "--objective", "uniform"], "no mechanism fits"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(options, message):
+    result = invoke(*options)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert result.output.count("\n") == 1

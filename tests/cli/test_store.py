@@ -1,0 +1,301 @@
+"""`dpstream store`: what it shows, what it leaves alone, and what it finds."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import polars
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import dpstream as dp
+from dpstream.cli.group import CommandGroup
+from dpstream.cli.store import store_app
+from dpstream.mechanisms import SmoothBinary
+from tests.store.conftest import everything, path  # noqa: F401
+from tests.store.test_verification import add_one, change_releases
+
+app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
+app.add_typer(store_app, name="store")
+
+
+@pytest.fixture(autouse=True)
+def narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.fixture
+def counts(path):  # noqa: F811
+    """A store with a counter, a histogram and a running sum."""
+    with dp.Store(path) as store:
+        visits = store.counter("visits", 365, dp.approx_dp(1, 1e-6), mechanism=SmoothBinary(365))
+        visits.extend([1, 0, 1, 1], first_position=100)
+        rooms = store.counter("rooms [a/b]", None, dp.zcdp(0.1), shape=(3,), clip=True)
+        rooms.extend([[1, 0, 0], [0, 1, 1]])
+        store.running_sum("sum", 100, dp.zcdp(0.2), (2,), mechanism=SmoothBinary(100)).add([0.6, 0.8])
+    return path
+
+
+def invoke(*arguments, **more):
+    return CliRunner().invoke(app, ["store", *map(str, arguments)], **more)
+
+
+def test_list(counts):
+    before = everything(counts)
+    result = invoke("list", counts)
+    assert result.exit_code == 0
+    assert max(map(len, result.output.splitlines()[:-1])) <= 80
+    rows = {line.split("  ")[0].strip(): line.split() for line in result.output.splitlines()}
+    assert rows["visits"][1:] == ["counter", "4", "365", "ε", "=", "1,", "δ", "=", "1e-06", "103"]
+    assert rows["rooms [a/b]"][2:] == ["counter", "2", "no", "end", "ρ", "=", "0.1", "–"]
+    with dp.Store(counts) as store:
+        total = store.spent()
+    assert f"All 3 streams together have promised ρ = {total.rho:.6g}" in result.output
+    assert everything(counts) == before
+
+
+def test_list_as_json(counts):
+    found = json.loads(invoke("list", counts, "--json").output)
+    assert [stream["name"] for stream in found["streams"]] == ["visits", "rooms [a/b]", "sum"]
+    assert found["streams"][0]["budget"] == {"kind": "approx_dp", "epsilon": 1.0, "delta": 1e-06}
+    assert found["spent"]["streams"] == 3
+
+
+def test_an_empty_store(path):  # noqa: F811
+    dp.Store(path).close()
+    assert "There are no streams" in invoke("list", path).output
+    result = invoke("verify", path)
+    assert (result.exit_code, result.output) == (0, "There are no streams.\n")
+
+
+def test_a_pure_store(path):  # noqa: F811
+    with dp.Store(path) as store:
+        store.counter("a", 10, dp.pure_dp(0.5)).add(1)
+    assert "The stream has promised ε = 0.5." in invoke("list", path).output
+
+
+@pytest.mark.parametrize("command", ["list", "show", "releases", "verify", "retire"])
+def test_what_is_not_there_is_not_made(tmp_path, command):
+    file = tmp_path / "counts.db"
+    arguments = [] if command == "list" else ["visits"]
+    result = invoke(command, file, *arguments)
+    assert result.exit_code == 2
+    assert "is not a dpstream store: there is no such file" in result.output
+    assert list(tmp_path.iterdir()) == []
+    file.write_text("hello")
+    result = invoke(command, file, *arguments)
+    assert result.exit_code == 2
+    assert "is not an SQLite database" in result.output
+    assert file.read_text() == "hello"
+
+
+@pytest.mark.parametrize("command", ["show", "releases", "verify", "retire"])
+def test_an_unknown_stream(counts, command):
+    result = invoke(command, counts, "nobody")
+    assert result.exit_code == 2
+    assert "there is no stream 'nobody'" in result.output
+
+
+def test_show(counts):
+    before = everything(counts)
+    text = " ".join(invoke("show", counts, "visits").output.split())
+    with (
+        dp.Store(counts) as store,
+        store.counter("visits", 365, dp.approx_dp(1, 1e-6), mechanism=SmoothBinary(365)) as counter,
+    ):
+        promise, stddev = counter.describe(), counter.stddev()
+    for fact in ("steps 4", "remaining 361", f"{stddev:.4g}", "position of the last step 103", "retired no", promise):
+        assert fact in text
+    assert "budget ε = 1, δ = 1e-06" in text
+    found = json.loads(invoke("show", counts, "rooms [a/b]", "--json").output)
+    assert (found["steps"], found["remaining"], found["settings"]["shape"]) == (2, None, [3])
+    assert set(everything(counts)) == set(before)
+
+
+def test_show_never_shows_sums(path):  # noqa: F811
+    with dp.Store(path) as store:
+        store.counter("a", 10, dp.zcdp(0.001), largest=10**9).extend([123454321, 123454321])
+    for command in ("show", "list", "releases", "verify"):
+        for option in ([], ["--json"]):
+            output = invoke(command, path, *([] if command == "list" else ["a"]), *option).output
+            assert "123454321" not in output
+            assert "246908642" not in output
+
+
+def test_releases(counts):
+    with dp.Store(counts) as store:
+        values = [release.value for release in store.releases("visits")]
+        histograms = [release.value.tolist() for release in store.releases("rooms [a/b]")]
+    lines = invoke("releases", counts, "visits", "--since", "1").output.splitlines()
+    numbers = [line.split() for line in lines if line.split() and line.split()[0].isdigit()]
+    assert numbers == [[str(i + 1), str(100 + i), str(values[i])] for i in (1, 2, 3)]
+    rows = [json.loads(line) for line in invoke("releases", counts, "visits", "--json").output.splitlines()]
+    assert rows == [{"step": i + 1, "position": 100 + i, "value": value} for i, value in enumerate(values)]
+    rows = [json.loads(line) for line in invoke("releases", counts, "rooms [a/b]", "--json").output.splitlines()]
+    assert rows == [{"step": i + 1, "position": None, "value": value} for i, value in enumerate(histograms)]
+
+
+def test_only_the_last_releases_are_printed(path):  # noqa: F811
+    with dp.Store(path) as store:
+        store.counter("a", 1000, dp.zcdp(0.5)).extend(np.ones(100, dtype=int))
+    output = invoke("releases", path, "a").output
+    assert "The last 40 of 100; --json or --output gives all of them." in output
+    assert len(invoke("releases", path, "a", "--json").output.splitlines()) == 100
+
+
+@pytest.mark.parametrize(
+    ("suffix", "read"),
+    [("csv", polars.read_csv), ("jsonl", polars.read_ndjson), ("parquet", polars.read_parquet)],
+)
+def test_releases_as_files(counts, tmp_path, suffix, read):
+    file = tmp_path / f"releases.{suffix}"
+    with dp.Store(counts) as store:
+        values = [release.value for release in store.releases("visits")]
+        histograms = np.array([release.value for release in store.releases("rooms [a/b]")])
+        sums = store.releases("sum")[0].value
+    result = invoke("releases", counts, "visits", "--output", file)
+    assert result.exit_code == 0
+    assert "4 releases of visits written to" in result.output
+    frame = read(file)
+    assert frame.columns == ["step", "position", "value"]
+    assert frame.rows() == [(i + 1, 100 + i, value) for i, value in enumerate(values)]
+    invoke("releases", counts, "rooms [a/b]", "--output", file)
+    frame = read(file)
+    columns = [f"value_{i}" for i in range(3)]
+    got = frame.select(columns).to_numpy() if suffix == "csv" else np.array(frame["value"].to_list())
+    assert got.tolist() == histograms.tolist()
+    invoke("releases", counts, "sum", "--output", file)
+    frame = read(file)
+    got = frame.select(columns[:2]).row(0) if suffix == "csv" else frame["value"][0].to_list()
+    assert np.float32(got).tolist() == sums.tolist()
+    assert invoke("releases", counts, "visits", "--since", "4", "--output", file).exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["releases.xls", "nowhere/releases.csv"])
+def test_a_bad_output_is_refused(counts, name):
+    result = invoke("releases", counts, "visits", "--output", name)
+    assert result.exit_code == 2
+    assert "--output must be" in result.output
+
+
+def test_without_polars_it_is_named(counts, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    result = invoke("releases", counts, "visits", "--output", tmp_path / "a.csv")
+    assert result.exit_code == 2
+    assert "pip install polars" in result.output
+
+
+# -- verify -----------------------------------------------------------------------------------------------------------
+
+
+def test_verify(counts):
+    before = everything(counts)
+    result = invoke("verify", counts)
+    assert result.exit_code == 0
+    assert result.output.count("as it should be") == 3
+    assert "every input" in result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+    assert everything(counts) == before
+    found = json.loads(invoke("verify", counts, "visits", "--json").output)
+    assert [(one["name"], one["ok"], one["steps"]) for one in found["streams"]] == [("visits", True, 4)]
+
+
+def test_verify_finds_a_changed_release(path):  # noqa: F811
+    with dp.Store(path) as store:
+        store.counter("visits", 10, dp.zcdp(0.5)).extend([1, 0, 1], first_position=0)
+        change_releases(store, add_one(2))
+    result = invoke("verify", path)
+    assert result.exit_code == 1
+    assert "WRONG" in result.output
+    assert "visits: a release implies another input than the one recorded under its position: steps 2, 3." in (
+        result.output
+    )
+    assert not json.loads(invoke("verify", path, "--json").output)["streams"][0]["ok"]
+
+
+def test_verify_finds_damage(path):  # noqa: F811
+    with dp.Store(path) as store:
+        store.counter("visits", 10, dp.zcdp(0.5)).extend([1, 0, 1])
+        with store._home.database.atomic() as connection:
+            connection.execute("UPDATE batches SET releases = zeroblob(24)")
+    result = invoke("verify", path)
+    assert result.exit_code == 1
+    assert result.output.count("not as sealed") == 1
+    with dp.Store(path) as store, store._home.database.atomic() as connection:
+        connection.execute("UPDATE streams SET t = 2")
+    result = invoke("verify", path)
+    assert result.exit_code == 1
+    assert "The file is damaged: the sums of stream 'visits' at step 2" in result.output
+    witness = path.with_name(path.name + ".witness")
+    witness.write_bytes(witness.read_bytes()[:-1] + b"\0")
+    assert invoke("verify", path).exit_code == 1
+
+
+def test_verify_says_that_a_file_is_old(path):  # noqa: F811
+    def one_more():
+        with dp.Store(path) as store:
+            store.counter("visits", 10, dp.zcdp(0.5)).add(1)
+
+    one_more()
+    old = path.read_bytes()
+    one_more()
+    path.write_bytes(old)
+    result = invoke("verify", path)
+    assert result.exit_code == 0
+    assert "visits: the file stands at step 1, but step 2 was released before." in result.output
+
+
+class OwnTree(SmoothBinary):
+    """A mechanism that dpstream knows nothing of."""
+
+
+def test_a_mechanism_of_ones_own_cannot_be_verified(path):  # noqa: F811
+    with dp.Store(path) as store:
+        store.counter("own", 10, dp.zcdp(0.5), mechanism=OwnTree(10)).add(1)
+        store.counter("good", 10, dp.zcdp(0.5)).add(1)
+    result = invoke("verify", path)
+    assert result.exit_code == 2
+    assert "own: not verified; mechanism must be the repr of a mechanism from dpstream.mechanisms" in result.output
+    assert "as it should be" in result.output
+
+
+# -- retire -----------------------------------------------------------------------------------------------------------
+
+
+def test_retire_asks(counts):
+    before = everything(counts)
+    result = invoke("retire", counts, "visits", input="n\n")
+    assert result.exit_code == 1
+    assert "visits has 4 releases. End it for good?" in result.output
+    assert everything(counts) == before
+    assert invoke("retire", counts, "visits", input="y\n").exit_code == 0
+    assert "visits is retired after 4 releases." in invoke("retire", counts, "visits", "--yes").output
+    assert "retired" in invoke("list", counts).output
+    assert invoke("verify", counts).exit_code == 0
+
+
+def test_while_another_process_writes(path):  # noqa: F811
+    script = f"""
+import sys, dpstream as dp
+with dp.Store({str(path)!r}) as store:
+    counter = store.counter("visits", 10, dp.zcdp(0.5))
+    counter.add(1)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    counter.add(1)
+"""
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout.readline() == "ready\n"
+        for command in ("list", "show", "releases", "verify"):
+            assert invoke(command, path, *([] if command == "list" else ["visits"])).exit_code == 0
+        result = invoke("retire", path, "visits", "--yes")
+        assert result.exit_code == 2
+        assert f"is being written by process {writer.pid}" in result.output
+        writer.communicate("go\n")
+    assert writer.returncode == 0
+    assert "  2" in invoke("list", path).output

@@ -1,0 +1,33 @@
+from dpstream.mechanisms import SmoothBinary
+from dpstream.paper.claims.small_trees import node_matrices, release_prices
+from dpstream.paper.claims.theorem_1_1 import _spent, _theorem_1_1
+
+
+class Underpriced(SmoothBinary):
+    """Charges four fifths of √k."""
+
+    def _sensitivity(self, participation):
+        price, exact = super()._sensitivity(participation)
+        return 0.8 * price, exact
+
+
+def test_the_paper_is_confirmed_by_another_route():
+    tree = SmoothBinary.paper(5)
+    L, R = node_matrices(tree)
+    assert (L @ R).tolist() == [[1] * (t + 1) + [0] * (4 - t) for t in range(5)]
+    assert max(release_prices(L @ L.T)) <= 2
+
+
+def test_a_wrong_sensitivity_is_noticed():
+    assert _spent(Underpriced.paper(5)) > 1
+    assert _theorem_1_1(True, Underpriced.paper).verdict == "differs"
+
+
+def test_uneven_noise_is_noticed():
+    def unpadded(horizon):
+        tree = SmoothBinary.paper(horizon)
+        return SmoothBinary(horizon, padded=False, zeros=tree.zeros, ones=tree.ones)
+
+    claim = _theorem_1_1(True, unpadded)
+    assert claim.verdict == "differs"
+    assert "1 or 2, 1 or 2 or 3 and 1 or 2 or 3 or 4 nodes" in claim.computed
