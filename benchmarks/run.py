@@ -1,6 +1,6 @@
 """Runs the benchmarks on one core and prints a table; the figures also go to output/benchmarks.json.
 
-usage: python benchmarks/run.py [NAME ...]      NAME: a function of noise.py, release.py or store.py; all if left out
+usage: python benchmarks/run.py [NAME ...]      NAME: a function of noise, release, store or count.py; all if left out
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if hasattr(os, "sched_setaffinity"):  # before anything starts a thread: all sid
 from rich.console import Console
 from rich.table import Table
 
+import count
 import noise
 import release
 import store
@@ -47,7 +48,7 @@ def table(rows: list[Row]) -> Table:
 def main(names: list[str]) -> None:
     console = Console(width=170)
     rows: list[Row] = []
-    for suite in (*noise.ALL, *release.ALL, *store.ALL):
+    for suite in (*noise.ALL, *release.ALL, *store.ALL, *count.ALL):
         if names and suite.__name__ not in names:
             continue
         with console.status(f"measuring {suite.__name__} ..."):

@@ -6,20 +6,15 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from dpstream.cli.group import CommandGroup
-from dpstream.cli.paper import paper
+from dpstream.cli.app import app
 from dpstream.errors import MissingExtra
 from dpstream.paper.claims import CLAIMS
 from dpstream.paper.parts import PARTS
 from dpstream.paper.run import make_report
 
 TITLES = [part.title for part in PARTS]
-app = typer.Typer(cls=CommandGroup)
-app.command()(paper)
-app.callback()(lambda: None)
 
 
 def invoke(*arguments):
@@ -74,7 +69,7 @@ def test_every_part_has_its_files(made):
     for maker in CLAIMS:
         assert (out / f"claim-{maker.key}.csv").exists()
         assert (out / f"claim-{maker.key}.svg").exists() == (maker.draw is not None)
-    assert not [path for path in out.rglob(".*")]
+    assert not list(out.rglob(".*"))
 
 
 class Page(HTMLParser):

@@ -11,6 +11,7 @@ from dpstream.cli.audit import audit
 from dpstream.cli.bench import bench
 from dpstream.cli.compare import compare
 from dpstream.cli.count import count
+from dpstream.cli.demo import demo
 from dpstream.cli.group import CommandGroup
 from dpstream.cli.paper import paper
 from dpstream.cli.plan import plan
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(count)
+app.command()(demo)
 app.command()(plan)
 app.command()(compare)
 app.add_typer(store_app, name="store")

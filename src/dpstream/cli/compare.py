@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
 from dpstream import mechanisms as m
-from dpstream.mechanisms.base import Mechanism
+from dpstream.budget import Budget
+from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
+from dpstream.cli.compare_picture import variance_over_time
+from dpstream.cli.mechanism_speed import nanoseconds_a_release
+from dpstream.cli.picture import Plot, check_picture, save_picture
+from dpstream.cli.printed import narrow_table, progress_bar, say
+from dpstream.errors import DpstreamError, InvalidArgument
+from dpstream.mechanisms.base import Mechanism, NoiseLaw, check_horizon
 
 #: (row title, constructor, what to say of it), in the order of the paper's Table 1, then what came after.
 GAUSSIAN: list[tuple[str, Callable[[int], Mechanism], str]] = [
@@ -24,7 +32,7 @@ GAUSSIAN: list[tuple[str, Callable[[int], Mechanism], str]] = [
     ("SquareRoot normalized", lambda T: m.SquareRoot(T, normalized=True), "columns normalised"),
     ("BufferedToeplitz", m.BufferedToeplitz, "columns normalised"),
     ("BalancedToeplitz", m.BalancedToeplitz, "rows and columns balanced"),
-    ("Optimal", m.Optimal, "Denisov et al., certified"),
+    ("Optimal", lambda T: _optimal(T), "Denisov et al., to 0.1 %"),
     ("Unbounded", lambda _: m.Unbounded(), "no horizon: doubling epochs"),
     ("GrowingSmooth", lambda _: m.GrowingSmooth(), "no horizon: one endless tree"),
     ("LogMatrix", lambda _: m.LogMatrix(), "no horizon, growing memory"),
@@ -37,55 +45,136 @@ LAPLACE: list[tuple[str, Callable[[int], Mechanism], str]] = [
     ("Unbounded", lambda _: m.Unbounded(noise="laplace"), "no horizon: doubling epochs"),
     ("GrowingSmooth", lambda _: m.GrowingSmooth(noise="laplace"), "no horizon: one endless tree"),
 ]
+TITLES: dict[NoiseLaw, str] = {
+    "gaussian": "Gaussian noise: variance of a release is V / (2ρ)",
+    "laplace": "Laplace noise: variance of a release is 2V / ε²",
+}
 #: Dense solvers stop here; the table then says so instead of going silent.
 OPTIMAL_LIMIT = 2048
+#: The last digit shown is worth no more, and a tenth of it would take twice the time.
+OPTIMAL_TOLERANCE = 1e-3
 #: A terminal of fewer columns gets the numbers only.
-NOTES_FROM = 105
+NOTES_FROM = 110
+
+
+@dataclass(frozen=True)
+class Row:
+    """One mechanism: V, or standard deviations under a budget, and what it costs."""
+
+    mechanism: str
+    largest: float
+    mean: float
+    price: float
+    draws_worst: int
+    draws_mean: float
+    memory: int
+    nanoseconds: float | None = None
 
 
 def compare(
     horizon: Annotated[int, typer.Option(help="How many running totals are released.")] = 1000,
+    rho: Rho = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    plot: Plot = None,
+    speed: Annotated[bool, typer.Option("--speed/--no-speed", help="Measure how long a release takes.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Compare all mechanisms at one horizon: error, sensitivity, draws and memory.
+    """Compare all mechanisms at one horizon: error, sensitivity, draws, memory and speed.
+
+    With a budget, errors are standard deviations of the mechanisms that can keep it.
 
     Example: dpstream compare --horizon 1000
+
+    Example: dpstream compare --horizon 100 --epsilon 1 --delta 1e-6 --no-speed
     """
+    check_picture(plot)
+    horizon = check_horizon(horizon)
+    given = any(value is not None for value in (rho, epsilon, delta))
+    budget = budget_of(rho, epsilon, delta) if given else None
+    if plot is not None and budget is not None and budget.noise == "laplace":
+        raise InvalidArgument("--plot", str(plot), "left out with a pure budget: it shows Gaussian mechanisms")
+    laws: list[NoiseLaw] = ["gaussian", "laplace"] if budget is None else [budget.noise]
     console = Console()
-    tables = [
-        _table("Gaussian noise: variance of a release is V / (2ρ)", GAUSSIAN, horizon, console.width),
-        _table("Laplace noise: variance of a release is 2V / ε²", LAPLACE, horizon, console.width),
-    ]
-    for table in tables:
-        console.print(table)
-    console.print(
-        "V is the normalised variance; price is the sensitivity that the noise is scaled by; draws are those of a"
-        " release at worst (on average); memory counts the vectors held between two releases (without a horizon: at a"
-        " million steps)."
+    answer: dict[str, object] = {"horizon": horizon, "budget": None if budget is None else repr(budget)}
+    for law in laws:
+        made, left_out = _made(GAUSSIAN if law == "gaussian" else LAPLACE, horizon)
+        rows = [_row(name, mechanism, horizon, budget) for name, mechanism in made.items()]
+        if speed:
+            taken = nanoseconds_a_release(list(made.values()), horizon)
+            rows = [replace(row, nanoseconds=one) for row, one in zip(rows, taken, strict=True)]
+        if plot is not None and law == "gaussian":
+            save_picture(variance_over_time(made, horizon, budget), plot)
+        if as_json:
+            answer[law] = [asdict(row) for row in rows]
+            answer[f"{law} left out"] = left_out
+        else:
+            _print_table(console, law, rows, left_out, horizon, budget)
+    if as_json:
+        typer.echo(json.dumps(answer, ensure_ascii=False))
+        return
+    what = "V is the normalised variance" if budget is None else "std is the standard deviation of a release"
+    ns = "; ns is the time of a release's noise here, in nanoseconds, whole numbers in blocks" if speed else ""
+    say(
+        console,
+        f"{what}; price is the sensitivity that the noise is scaled by; draws are those of a release at worst (on"
+        " average); memory counts the vectors held between two releases (without a horizon: at a million steps)"
+        f"{ns}.",
     )
 
 
-def _table(title: str, rows: list[tuple[str, Callable[[int], Mechanism], str]], horizon: int, width: int) -> Table:
-    table = Table(title=f"{horizon:,} releases. {title}", title_justify="left", title_style="bold")
-    for heading in ("mechanism", "max V", "mean V", "price", "draws", "memory"):
-        table.add_column(heading, justify="left" if heading == "mechanism" else "right", no_wrap=True)
-    notes = width >= NOTES_FROM
-    if notes:
-        table.add_column("note", no_wrap=True)
-    for name, make, note in track(rows, description="computing", transient=True, console=Console(stderr=True)):
-        if name == "Optimal" and horizon > OPTIMAL_LIMIT:
-            row = [name, "–", "–", "–", "–", "–", f"a dense solver: up to {OPTIMAL_LIMIT:,} steps here"]
-            table.add_row(*row if notes else row[:-1])
-            continue
-        mechanism = make(horizon)
-        draws = mechanism.draws_per_step
-        row = [
-            name,
-            f"{mechanism.max_variance(horizon):.2f}",
-            f"{mechanism.mean_variance(horizon):.2f}",
-            f"{mechanism.sensitivity():.3f}",
-            f"{draws.worst} ({draws.average:.2f})",
-            f"{mechanism.memory:,}",
-            note,
-        ]
-        table.add_row(*row if notes else row[:-1])
-    return table
+def _optimal(horizon: int) -> Mechanism:
+    if horizon > OPTIMAL_LIMIT:
+        raise DpstreamError(f"a dense solver: up to {OPTIMAL_LIMIT:,} steps here")
+    return m.Optimal(horizon, tolerance=OPTIMAL_TOLERANCE)
+
+
+def _made(
+    makers: list[tuple[str, Callable[[int], Mechanism], str]], horizon: int
+) -> tuple[dict[str, Mechanism], dict[str, str]]:
+    """The mechanisms that reach the horizon, solved and priced; and why the others are left out."""
+    made: dict[str, Mechanism] = {}
+    left_out: dict[str, str] = {}
+    with progress_bar() as progress:
+        for name, make, _ in progress.track(makers, description="computing"):
+            try:
+                mechanism = make(horizon)
+                mechanism.max_variance(horizon)  # what is slow to find is found here, and then remembered
+            except DpstreamError as error:
+                left_out[name] = str(error)
+            else:
+                made[name] = mechanism
+    return made, left_out
+
+
+def _row(name: str, mechanism: Mechanism, horizon: int, budget: Budget | None) -> Row:
+    largest, mean = mechanism.max_variance(horizon), mechanism.mean_variance(horizon)
+    if budget is not None:
+        # V is the variance per squared scale of one draw of sensitivity 1.
+        unit = budget.scale(1.0) * (math.sqrt(2) if budget.noise == "laplace" else 1.0)
+        largest, mean = unit * math.sqrt(largest), unit * math.sqrt(mean)
+    draws = mechanism.draws_per_step
+    return Row(name, largest, mean, mechanism.sensitivity(), draws.worst, draws.average, mechanism.memory)
+
+
+def _print_table(
+    console: Console, law: NoiseLaw, rows: list[Row], left_out: dict[str, str], horizon: int, budget: Budget | None
+) -> None:
+    what = "V" if budget is None else "std"
+    headings = ["mechanism", f"max {what}", f"mean {what}", "price", "draws", "memory"]
+    timed = any(row.nanoseconds is not None for row in rows)
+    headings += ["ns"] * timed
+    notes = {name: note for name, _, note in (GAUSSIAN if law == "gaussian" else LAPLACE)}
+    headings += ["note"] * (console.width >= NOTES_FROM)
+    about = TITLES[law] if budget is None else budget_in_words(budget)
+    table = narrow_table(headings, title=f"{horizon:,} releases. {about}", words=("note",))
+    for row in rows:
+        cells = [row.mechanism, f"{row.largest:.2f}", f"{row.mean:.2f}", f"{row.price:.3f}"]
+        cells += [f"{row.draws_worst} ({row.draws_mean:.2f})", f"{row.memory:,}"]
+        cells += [] if row.nanoseconds is None else [f"{row.nanoseconds:,.0f}"]
+        table.add_row(*[*cells, notes[row.mechanism]][: len(headings)])
+    for name in left_out:
+        table.add_row(name, *["–"] * (len(headings) - 1))
+    console.print(table)
+    for name, why in left_out.items():
+        say(console, f"{name} is left out: {why}.")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["error_over_budget", "error_over_steps"]
+__all__ = ["error_over_budget", "error_over_steps", "steps_to_draw"]
 
 #: A picture has no room for more steps; of neighbouring ones the largest error is drawn.
 POINTS = 1000
@@ -36,7 +36,7 @@ def error_over_steps(mechanism: Mechanism, budget: Budget, *, bound: float, step
     axes = figure.add_subplot()
     for name, one in _shown(mechanism, steps):
         scale = noise_scale(one, budget, bound=bound)
-        at = _steps_to_draw(one, steps)
+        at = steps_to_draw(one, steps)
         errors = [half_width(noise_at(one, scale, t), confidence) for t in at]
         axes.plot(at, errors, label=name, drawstyle="steps-mid", **_thin(curve(name), steps))
     axes.set_title(f"{budget_in_words(budget)}, {steps:,} releases")
@@ -77,7 +77,8 @@ def _shown(mechanism: Mechanism, steps: int) -> list[tuple[str, Mechanism]]:
     return list(({type(mechanism).__name__: mechanism} | classic | {"Binary": Binary(steps, noise=noise)}).items())
 
 
-def _steps_to_draw(mechanism: Mechanism, steps: int) -> list[int]:
+def steps_to_draw(mechanism: Mechanism, steps: int) -> list[int]:
+    """So many steps as a picture has room for: of neighbouring ones that of the largest error."""
     if steps <= POINTS:
         return list(range(1, steps + 1))
     edges = np.linspace(0, steps, POINTS + 1).astype(np.int64)

@@ -21,6 +21,7 @@ from dpstream.cli.group import BAD_INPUT, FOUND_WRONG
 from dpstream.cli.printed import narrow_table, progress_bar, say
 from dpstream.cli.release_files import check_release_file, frame_of, write_frame
 from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
+from dpstream.participation import Participation
 from dpstream.store import Store
 from dpstream.store.composition import Spent, budget_as_json
 from dpstream.store.database import MIGRATIONS
@@ -101,7 +102,7 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
         "times opened": f"{row.generation:,}",
         **settings,
         "budget": budget_in_words(settled.budget),
-        "participation": f"{participation['times']} step(s) a person, at least {participation['separation']} apart",
+        "participation": str(Participation(**participation)),
     }
     facts = {key: "none" if value is None else value for key, value in facts.items()}
     table = narrow_table(("", ""), words=("",))

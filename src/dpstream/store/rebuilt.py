@@ -44,7 +44,8 @@ def rebuilt(row: StreamRow, path: str) -> Counter | RunningSum:
     made: Counter | RunningSum
     if kept["lane"] == "exact":
         made = Counter(kept["horizon"], budget, largest=kept["largest"], neighbours=kept["neighbours"], **settings)
-        found = settings_of(made) | {"largest": made._largest}
+        source = {"source": kept["source"]} if kept.get("source") else {}
+        found = settings_of(made) | {"largest": made._largest} | source
     else:
         made = RunningSum(kept["horizon"], budget, dtype=kept["dtype"], **settings)
         found = settings_of(made)

@@ -1,3 +1,4 @@
+from itertools import pairwise
 from math import comb
 
 import pytest
@@ -16,7 +17,7 @@ def test_replaced_nodes_by_sets(half):
     """The nodes that are new in release t, taken from the node sets themselves."""
     tree = SmoothBinary.paper(comb(2 * half, half) - 1)
     sets = [set(tree.nodes(t)) for t in range(1, tree.horizon + 1)]
-    new = [half] + [len(after - before) for before, after in zip(sets, sets[1:], strict=False)]
+    new = [half] + [len(after - before) for before, after in pairwise(sets)]
     assert _blocks(half).tolist() == new
     assert sum(new[1:]) == stated_count(half)
     assert _average(tree.horizon) == pytest.approx(sum(new) / tree.horizon)
@@ -40,7 +41,7 @@ def test_the_largest_average(claims):
     assert (worst["largest average at any T"], worst["at T"]) == (2.25, 20)
     tree = SmoothBinary.paper(20)
     sets = [set(tree.nodes(t)) for t in range(1, 21)]
-    assert 4 + sum(len(after - before) for before, after in zip(sets, sets[1:], strict=False)) == 45
+    assert 4 + sum(len(after - before) for before, after in pairwise(sets)) == 45
     assert all(row["our most draws in one"] <= 2 for row in rows)
 
 

@@ -86,8 +86,8 @@ def _two_samples(tree: SmoothBinary, streams: int) -> list[Row]:
     rows: list[Row] = []
     for first, second in pairs:
         distance = float(stats.ks_2samp(noise[first, :half], noise[second, half:], method="asymp").statistic)
-        # Two samples of n ≥ 458 of one law are further apart with at most this chance (Wei, Dudley 2012,
-        # arXiv:1107.5356, Theorem 1): no approximation, so that the false-alarm rate is kept.
+        # Two samples of n ≥ 458 of one law are further apart with at most this chance (Wei, Dudley 2011,
+        # arXiv:1107.5356): no approximation, so that the false-alarm rate is kept.
         chance = min(1.0, 2 * exp(-half * distance**2))
         rows.append({"noise": tree.noise, "t": first + 1, "u": second + 1, "distance": distance, "p": chance})
     return rows

@@ -25,9 +25,10 @@ def _smooth_inside() -> Unbounded:
 
 def _unbounded(quick: bool, build: Callable[[], Unbounded] = _smooth_inside) -> Claim:
     mechanism, binary, growing = build(), Unbounded(Binary), GrowingSmooth()
-    anytime = AnytimeToeplitz()
+    longest = 24 if quick else 40
+    anytime = AnytimeToeplitz(2**longest)
     rows: list[Row] = []
-    for i in range(4, 25 if quick else 41, 4 if quick else 2):
+    for i in range(4, longest + 1, 4 if quick else 2):
         T = 2**i
         rows.append(
             {

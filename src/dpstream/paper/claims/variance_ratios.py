@@ -53,11 +53,12 @@ def _table_1(quick: bool, limits: dict[str, float] | None = None) -> Claim:
     matrix = SquareRoot(2**20).max_variance()
     sharper = (
         "The smooth tree's constant holds for the price of its nodes and an even height; at T = 2^20, where 0.25 "
-        f"would be V = 100, the paper's tree has {number(SmoothBinary.paper(2**20).max_variance())}, and priced by "
-        f"its releases {number(SmoothBinary(2**20).max_variance())}. And low variance does not need O(T) space: a "
-        f"Toeplitz matrix with {balanced.memory} buffers, scaled on both sides, has V = "
-        f"{number(balanced.max_variance())} there, the matrix of Henzinger et al. {number(matrix)}."
-        if SmoothBinary(2**20).max_variance() < 100 and balanced.max_variance() < matrix
+        f"would be V = {number(0.25 * 20**2)}, the paper's tree has "
+        f"{number(SmoothBinary.paper(2**20).max_variance())}, and priced by its releases "
+        f"{number(SmoothBinary(2**20).max_variance())}. And low variance does not need O(T) space: a Toeplitz matrix "
+        f"with {balanced.memory} buffers, scaled on both sides, has V = {number(balanced.max_variance())} there, the "
+        f"matrix of Henzinger et al. {number(matrix)}."
+        if SmoothBinary(2**20).max_variance() < 0.25 * 20**2 and balanced.max_variance() < matrix
         else ""
     )
     return Claim(
