@@ -1,11 +1,15 @@
 """`dpstream compare`: every mechanism is in the table, with the numbers of the library."""
 
+import json
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
 import dpstream
 from dpstream import mechanisms
 from dpstream.cli.app import app
+from dpstream.cli.mechanism_speed import nanoseconds_a_release
 from dpstream.mechanisms.base import Mechanism
 
 runner = CliRunner()
@@ -17,8 +21,12 @@ def wide_terminal(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
 
 
+def invoke(*arguments):
+    return runner.invoke(app, ["compare", *arguments])
+
+
 def test_every_mechanism_has_a_row():
-    result = runner.invoke(app, ["compare", "--horizon", "100"])
+    result = invoke("--horizon", "100")
     assert result.exit_code == 0
     for name in mechanisms.__all__:
         kind = getattr(mechanisms, name)
@@ -27,19 +35,101 @@ def test_every_mechanism_has_a_row():
     row = next(line for line in result.output.splitlines() if " SmoothBinary.paper " in line)
     assert " 25.00 " in row  # C(10, 5) > 100, five zeros and five ones
     assert " 2.236 " in row
+    assert "the paper's tree and price" in row
+    assert "ns is the time of a release's noise here" in result.output
+
+
+def test_a_narrow_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    result = invoke("--horizon", "100", "--no-speed")
+    assert result.exit_code == 0
+    table = [line for line in result.output.splitlines() if "Binary" in line or "Toeplitz" in line]
+    assert len(table) >= 8
+    assert max(map(len, table)) <= 80
+    assert "…" not in result.output
+    assert " ns" not in result.output
 
 
 def test_a_long_horizon_says_what_it_leaves_out():
-    result = runner.invoke(app, ["compare", "--horizon", "5000"])
+    result = invoke("--horizon", "5000", "--no-speed")
     assert result.exit_code == 0
-    assert "a dense solver: up to 2,048 steps here" in result.output
+    assert "Optimal is left out: a dense solver: up to 2,048 steps here." in result.output
+    result = invoke("--horizon", "513", "--no-speed")
+    assert "Optimal is left out: it takes seconds to minutes to find; ask for it with --optimal." in result.output
 
 
-def test_a_bad_horizon_is_one_line():
-    result = runner.invoke(app, ["compare", "--horizon", "0"])
+def test_the_optimum_can_be_asked_for(monkeypatch):
+    monkeypatch.setattr("dpstream.cli.compare.OPTIMAL_AT_ONCE", 10)
+    assert "Optimal is left out" in invoke("--horizon", "50", "--no-speed").output
+    assert "Optimal is left out" not in invoke("--horizon", "50", "--no-speed", "--optimal").output
+
+
+def test_as_json():
+    found = json.loads(invoke("--horizon", "200", "--json").output)
+    rows = {row["mechanism"]: row for row in found["gaussian"]}
+    binary = mechanisms.Binary(200)
+    assert rows["Binary"]["largest"] == binary.max_variance()
+    assert rows["Binary"]["mean"] == binary.mean_variance()
+    assert all(row["nanoseconds"] > 0 for row in found["gaussian"] + found["laplace"])
+    assert json.loads(invoke("--horizon", "20", "--json", "--no-speed").output)["laplace"][0]["nanoseconds"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "law", "other", "budget"),
+    [
+        (["--rho", "0.1"], "gaussian", "laplace", dpstream.zcdp(0.1)),
+        (["--epsilon", "1", "--delta", "1e-6"], "gaussian", "laplace", dpstream.approx_dp(1, 1e-6)),
+        (["--epsilon", "1"], "laplace", "gaussian", dpstream.pure_dp(1)),
+    ],
+)
+def test_a_budget_turns_errors_into_standard_deviations(options, law, other, budget):
+    found = json.loads(invoke("--horizon", "100", "--no-speed", "--json", *options).output)
+    assert other not in found
+    row = next(row for row in found[law] if row["mechanism"] == "Binary")
+    counter = dpstream.Counter(100, budget, mechanism=mechanisms.Binary(100, noise=law))
+    largest = max(counter._terms.noise(t, counter._scale).variance for t in range(1, 101)) ** 0.5
+    assert row["largest"] == pytest.approx(largest, rel=1e-9)
+    assert "max std" in invoke("--horizon", "100", "--no-speed", *options).output
+
+
+def test_a_picture(tmp_path):
+    for name, options in (("v.png", []), ("std.svg", ["--rho", "1"])):
+        path = tmp_path / name
+        assert invoke("--horizon", "100", "--no-speed", "--plot", str(path), *options).exit_code == 0
+        assert path.stat().st_size > 20_000
+    picture = (tmp_path / "std.svg").read_text()
+    assert all(name in picture for name in ("BalancedToeplitz", "SmoothBinary.paper", "Optimal"))  # as comments
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = invoke("--horizon", "10", "--plot", str(tmp_path / "v.png"))
     assert result.exit_code == 2
-    assert "horizon must be a whole number of at least 1, got 0" in result.output
-    assert "Traceback" not in result.output
+    assert "dpstream[plot]" in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
+        (["--horizon", str(2**60)], "horizon must be at most"),
+        (["--delta", "0.1"], "the budget must be given as"),
+        (["--plot", "v.gif"], "a file that ends in .png, .svg or .pdf"),
+        (["--plot", "v.png", "--epsilon", "1"], "it shows Gaussian mechanisms"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(options, message):
+    result = invoke(*options)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert result.output.count("\n") == 1
+
+
+def test_speed_tells_a_slow_mechanism_from_a_fast_one():
+    """A tree of several nodes a step runs in Python, others are compiled: forty times apart, and four are asked for."""
+    slow, fast = nanoseconds_a_release([mechanisms.SignedDigits(1000), mechanisms.SmoothBinary(1000)], 1000)
+    assert slow > 4 * fast > 0
 
 
 def test_version():

@@ -199,6 +199,30 @@ def test_release(compiled: ModuleType, rng: np.random.Generator, spread: float) 
         assert_both_same(compiled, "release_f32", x, total, noise, 2.0**-16)
 
 
+def test_release_at_the_edges(compiled: ModuleType) -> None:
+    """Ties, both zeros, what underflows, and where a float32 has no bits below the grid."""
+    edges = [0.0, -0.0, 0.5, 1.5, 2.5, 0.49999997, 2.0**22 + 0.5, 2.0**23 - 0.5, 2.0**23, 2.0**24, 1e-42, 2.0**-140]
+    values = np.array([sign * edge for edge in edges for sign in (1, -1)])
+    for grid in (1.0, 2.0**-8, 2.0**20):
+        noise = (values * grid).astype(np.float32)
+        for x in (0.0, -0.0):
+            given = np.full(values.size, x, np.float32)
+            assert_both_same(compiled, "release_f32", given, np.full(values.size, x), noise, grid)
+
+
+@pytest.mark.parametrize("spread", [1e-18, 1.0, 1e18, 1e30])
+def test_squared_norm(compiled: ModuleType, rng: np.random.Generator, spread: float) -> None:
+    for n in (*SIZES, 1023, 1024, 1025):
+        x = (spread * rng.standard_normal(n)).astype(np.float32)
+        norm = assert_both_same(compiled, "squared_norm_f32", x)
+        if spread < 1e19:
+            assert norm == pytest.approx(float(np.dot(x.astype(np.float64), x.astype(np.float64))), rel=2.0**-19)
+        elif n:
+            assert norm == np.inf
+    for bad in (np.nan, np.inf):
+        assert not np.isfinite(compiled.squared_norm_f32(np.array([0, bad, 0], np.float32)))
+
+
 def test_release_rounds_to_the_grid(compiled: ModuleType, rng: np.random.Generator) -> None:
     x, noise = rng.standard_normal((2, 1000)).astype(np.float32)
     total = rng.standard_normal(1000)

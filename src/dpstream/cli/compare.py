@@ -32,7 +32,7 @@ GAUSSIAN: list[tuple[str, Callable[[int], Mechanism], str]] = [
     ("SquareRoot normalized", lambda T: m.SquareRoot(T, normalized=True), "columns normalised"),
     ("BufferedToeplitz", m.BufferedToeplitz, "columns normalised"),
     ("BalancedToeplitz", m.BalancedToeplitz, "rows and columns balanced"),
-    ("Optimal", lambda T: _optimal(T), "Denisov et al., to 0.1 %"),
+    ("Optimal", m.Optimal, "Denisov et al., certified"),
     ("Unbounded", lambda _: m.Unbounded(), "no horizon: doubling epochs"),
     ("GrowingSmooth", lambda _: m.GrowingSmooth(), "no horizon: one endless tree"),
     ("LogMatrix", lambda _: m.LogMatrix(), "no horizon, growing memory"),
@@ -49,10 +49,8 @@ TITLES: dict[NoiseLaw, str] = {
     "gaussian": "Gaussian noise: variance of a release is V / (2ρ)",
     "laplace": "Laplace noise: variance of a release is 2V / ε²",
 }
-#: Dense solvers stop here; the table then says so instead of going silent.
-OPTIMAL_LIMIT = 2048
-#: The last digit shown is worth no more, and a tenth of it would take twice the time.
-OPTIMAL_TOLERANCE = 1e-3
+#: The optimum takes a dense solver: a second up to the first size, a minute at the second, which must be asked for.
+OPTIMAL_AT_ONCE, OPTIMAL_LIMIT = 512, 2048
 #: A terminal of fewer columns gets the numbers only.
 NOTES_FROM = 110
 
@@ -78,6 +76,9 @@ def compare(
     delta: Delta = None,
     plot: Plot = None,
     speed: Annotated[bool, typer.Option("--speed/--no-speed", help="Measure how long a release takes.")] = True,
+    optimal: Annotated[
+        bool, typer.Option("--optimal", help=f"Find the optimum also above {OPTIMAL_AT_ONCE} steps: slow.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare all mechanisms at one horizon: error, sensitivity, draws, memory and speed.
@@ -98,7 +99,7 @@ def compare(
     console = Console()
     answer: dict[str, object] = {"horizon": horizon, "budget": None if budget is None else repr(budget)}
     for law in laws:
-        made, left_out = _made(GAUSSIAN if law == "gaussian" else LAPLACE, horizon)
+        made, left_out = _made(GAUSSIAN if law == "gaussian" else LAPLACE, horizon, optimal=optimal)
         rows = [_row(name, mechanism, horizon, budget) for name, mechanism in made.items()]
         if speed:
             taken = nanoseconds_a_release(list(made.values()), horizon)
@@ -123,20 +124,20 @@ def compare(
     )
 
 
-def _optimal(horizon: int) -> Mechanism:
-    if horizon > OPTIMAL_LIMIT:
-        raise DpstreamError(f"a dense solver: up to {OPTIMAL_LIMIT:,} steps here")
-    return m.Optimal(horizon, tolerance=OPTIMAL_TOLERANCE)
-
-
 def _made(
-    makers: list[tuple[str, Callable[[int], Mechanism], str]], horizon: int
+    makers: list[tuple[str, Callable[[int], Mechanism], str]], horizon: int, *, optimal: bool
 ) -> tuple[dict[str, Mechanism], dict[str, str]]:
     """The mechanisms that reach the horizon, solved and priced; and why the others are left out."""
     made: dict[str, Mechanism] = {}
     left_out: dict[str, str] = {}
     with progress_bar() as progress:
         for name, make, _ in progress.track(makers, description="computing"):
+            if name == "Optimal" and horizon > OPTIMAL_LIMIT:
+                left_out[name] = f"a dense solver: up to {OPTIMAL_LIMIT:,} steps here"
+                continue
+            if name == "Optimal" and horizon > OPTIMAL_AT_ONCE and not optimal:
+                left_out[name] = "it takes seconds to minutes to find; ask for it with --optimal"
+                continue
             try:
                 mechanism = make(horizon)
                 mechanism.max_variance(horizon)  # what is slow to find is found here, and then remembered

@@ -351,19 +351,18 @@ def _said_on_interrupt(publication: Publication) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        new = publication.published - publication.seen
-        if publication.wanted.store is None:
-            what = (
-                "Nothing was released and no budget is spent: run the same command again."
-                if not new
-                else f"{new:,} steps were released, without a --store to go on from."
-            )
-        else:
-            what = f"{publication.published:,} steps are safe in {publication.wanted.store}."
-            tally = publication.tally
-            if isinstance(tally, TimeTally) and tally.calendar is not None and tally.steps > publication.published:
-                begin = tally.calendar.begin(publication.published)
-                what += f" Run the same command again, with the rows from {begin} on or with all of them, to go on."
-            else:
-                what += " Run the same command again to go on."
-        raise Interrupted(what) from None
+        raise Interrupted(_how_to_go_on(publication)) from None
+
+
+def _how_to_go_on(publication: Publication) -> str:
+    released = publication.published - publication.seen
+    store, tally = publication.wanted.store, publication.tally
+    if not released:
+        return "Nothing was released and no budget is spent: run the same command again."
+    if store is None:
+        return f"{released:,} steps were released, without a --store to go on from."
+    safe = f"{publication.published:,} steps are safe in {store}. Run the same command again"
+    if isinstance(tally, TimeTally) and tally.calendar is not None and tally.steps > publication.published:
+        begin = tally.calendar.begin(publication.published)
+        return f"{safe}, with all rows or with those from {begin} on, to go on."
+    return f"{safe} to go on."

@@ -96,13 +96,19 @@ def as_text(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def print_table(frame: pl.DataFrame, title: str, console: Console) -> None:
-    """Print rows for people to read."""
-    table = RichTable(title=title, title_justify="left", title_style="bold")
+    """Print rows for people to read; a narrow terminal gets fewer columns, but whole numbers."""
     text = as_text(frame)
-    for name, dtype in text.schema.items():
-        table.add_column(name, justify="right" if dtype.is_numeric() else "left", no_wrap=True)
-    for row in text.iter_rows():
-        table.add_row(*(_shown(cell) for cell in row))
+    rows = {name: [_shown(cell) for cell in text[name]] for name in text.columns}
+    widths = {name: max(map(len, [name, *cells])) for name, cells in rows.items()}
+    for dropped in ("stddev", "step", "low", "high"):
+        if sum(widths.values()) + 3 * len(widths) + 1 > console.width:
+            widths.pop(dropped, None)
+    table = RichTable(title=title, title_justify="left", title_style="bold")
+    for name, width in widths.items():
+        side: Literal["left", "right"] = "right" if text.schema[name].is_numeric() else "left"
+        table.add_column(name, justify=side, no_wrap=True, min_width=width)
+    for row in zip(*(rows[name] for name in widths), strict=True):
+        table.add_row(*row)
     console.print(table)
 
 

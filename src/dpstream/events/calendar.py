@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import polars as pl
@@ -39,7 +41,13 @@ class Calendar:
 
     def __init__(self, every: str, start: pl.Series) -> None:
         self.every = check_every(every)
-        self._starts = start.cast(pl.Datetime("us", getattr(start.dtype, "time_zone", None))).dt.truncate(every)
+        start = start.cast(pl.Datetime("us", getattr(start.dtype, "time_zone", None)))
+        # A day begins at midnight by the clock on the wall, or as soon after it as that clock exists.
+        self._by_wall_clock = self.every[-1] not in "hms"
+        if self._by_wall_clock:
+            self._starts = _in_zone(_on_the_wall(start).dt.truncate(every), start)
+        else:
+            self._starts = start.dt.truncate(every)
         self._edges = _microseconds(self._starts)
 
     @property
@@ -66,12 +74,18 @@ class Calendar:
         last = _one(moment, self._starts.dtype)
         if _microseconds(last)[0] > self._edges[-1]:
             self._check_reach(last)
-            further = pl.select(
-                pl.datetime_range(pl.lit(self._starts[:1]).first(), pl.lit(last).first(), self.every, time_unit="us")
-            ).to_series()
+            further = self._laid_out(last)
             if further.len() > self._starts.len():
                 self._starts, self._edges = further, _microseconds(further)
         return int(np.searchsorted(self._edges, _microseconds(last)[0], side="right"))
+
+    def _laid_out(self, last: pl.Series) -> pl.Series:
+        """The beginnings of all steps up to a moment."""
+        first = self._starts[:1]
+        if not self._by_wall_clock:
+            return _range(first, last, self.every)
+        wall = _range(_on_the_wall(first).dt.truncate(self.every), _on_the_wall(last), self.every)
+        return _in_zone(wall, first)
 
     def lay_out(self, count: int) -> None:
         """Know the beginnings of at least so many steps, whether or not there is data for them."""
@@ -110,23 +124,27 @@ def check_every(every: str) -> str:
     """A length of time that Polars can cut a calendar into."""
     try:
         day = pl.Series([dt.datetime(2024, 1, 1)])
-        day.dt.truncate(every)
-        if day.dt.offset_by(every)[0] > day[0] and "i" not in every:
+        if re.fullmatch("[1-9][0-9]*(us|ms|s|m|h|d|w|mo|q|y)", every) and day.dt.offset_by(every)[0] > day[0]:
             return every
-    except (pl.exceptions.PolarsError, OverflowError):
+    except (pl.exceptions.PolarsError, OverflowError, ValueError):
         pass
     raise InvalidArgument("--every", every, f"a length of time {_UNITS}")
 
 
-def parse_moment(option: str, text: str, zone: str | None) -> pl.Series:
-    """A date or moment that was given as an option, on the clock of the zone."""
+def parse_moment(option: str, text: str, zone: str | None, *, end_of_day: bool = False) -> pl.Series:
+    """A date or moment that was given as an option, on the clock of the zone; of a date the beginning, or the end."""
     try:
         moment = dt.datetime.fromisoformat(text)
-    except ValueError:
+        if end_of_day and ":" not in text and "T" not in text:
+            moment = moment.replace(hour=23, minute=59, second=59, microsecond=999_999)
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(dt.UTC)
+    except (ValueError, OverflowError):
         raise InvalidArgument(option, text, "a date such as 2026-01-31 or a moment such as 2026-01-31T06:00") from None
     if moment.tzinfo is not None:
-        return pl.Series([moment.astimezone(dt.UTC)]).dt.cast_time_unit("us").dt.convert_time_zone(zone or "UTC")
-    return pl.Series([moment]).dt.cast_time_unit("us").dt.replace_time_zone(zone, ambiguous="earliest")
+        return pl.Series([moment]).dt.cast_time_unit("us").dt.convert_time_zone(zone or "UTC")
+    wall = pl.Series([moment]).dt.cast_time_unit("us")
+    return wall if zone is None else _in_zone(wall, wall.dt.replace_time_zone("UTC").dt.convert_time_zone(zone))
 
 
 def _one(moment: Any, dtype: pl.DataType) -> pl.Series:
@@ -134,9 +152,33 @@ def _one(moment: Any, dtype: pl.DataType) -> pl.Series:
         return moment.cast(dtype)
     zone = dtype.time_zone  # type: ignore[attr-defined]
     if moment.tzinfo is not None:
-        return pl.Series([moment.astimezone(dt.UTC)]).dt.cast_time_unit("us").dt.convert_time_zone(zone)
+        utc = pl.Series([moment.astimezone(dt.UTC)]).dt.cast_time_unit("us")
+        return utc.dt.replace_time_zone(None) if zone is None else utc.dt.convert_time_zone(zone)
     return pl.Series([moment]).dt.cast_time_unit("us").cast(dtype)
 
 
 def _microseconds(moments: pl.Series) -> NDArray[np.int64]:
     return moments.to_physical().to_numpy()
+
+
+def _range(first: pl.Series, last: pl.Series, every: str) -> pl.Series:
+    return pl.select(pl.datetime_range(pl.lit(first).first(), pl.lit(last).first(), every, time_unit="us")).to_series()
+
+
+def _on_the_wall(moments: pl.Series) -> pl.Series:
+    return moments.dt.replace_time_zone(None)
+
+
+def _in_zone(wall: pl.Series, like: pl.Series) -> pl.Series:
+    """When a clock on the wall of this zone shows these times: the first time if twice, when it leaps if never."""
+    zone = like.dtype.time_zone  # type: ignore[attr-defined]
+    if zone is None:
+        return wall
+    found = wall.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+    leapt = found.is_null()
+    if not leapt.any():
+        return found
+    # With the offset of before the leap, as Python reads such times: a leap at midnight is met exactly.
+    after = [moment.replace(tzinfo=ZoneInfo(zone)).astimezone(dt.UTC) for moment in wall.filter(leapt)]
+    utc = pl.Series(after).dt.cast_time_unit("us").dt.convert_time_zone(zone)
+    return found.scatter(leapt.arg_true(), utc)

@@ -73,7 +73,5 @@ class People:
         if not self._remember:
             return kept, []
         counted = frame.filter(pl.col("nth") < pl.col("allowed")).group_by("user", "step").len()
-        found = [
-            Contribution(user, step, count) for user, step, count in counted.iter_rows()
-        ]
+        found = [Contribution(user, step, count) for user, step, count in counted.iter_rows()]
         return kept, found

@@ -93,6 +93,7 @@ def tables(
     SourceMissing, SourceDamaged, ColumnMissing
         If a source is not there, cannot be read, or lacks a column.
     """
+    columns = list(dict.fromkeys(columns))  # one column may serve two purposes
     for source in sources:
         format_of(source, file_format)
     done = 0
@@ -111,14 +112,23 @@ def tables(
             if kind == "parquet":
                 yield from _parquet(_on_disk(stream, source, stack), name, columns, so_far)
             else:
-                pieces = chunks(stream, name, header=kind != "jsonl", report=so_far, at_once=at_once)
-                yield from _texts(pieces, name, columns, kind)
+                pieces = chunks(
+                    stream,
+                    name,
+                    header=kind != "jsonl",
+                    report=so_far,
+                    at_once=at_once,
+                    separator="\t" if kind == "tsv" else ",",
+                )
+                yield from _lines(pieces, name, columns) if kind == "jsonl" else _records(pieces, name, columns)
 
 
 def _open(source: str) -> BinaryIO:
     if source == STDIN:
         # A reader of our own: closing it must not close the program's standard input.
-        return open(sys.stdin.fileno(), "rb", closefd=False) if _has_fileno() else io.BytesIO(sys.stdin.buffer.read())
+        if _has_fileno():
+            return open(sys.stdin.fileno(), "rb", closefd=False)
+        return io.BufferedReader(io.BytesIO(sys.stdin.buffer.read()))
     try:
         if Path(source).is_dir():
             raise SourceMissing(source=source, reason="is a folder, not a file")
@@ -135,30 +145,45 @@ def _has_fileno() -> bool:
     return True
 
 
-def _texts(pieces: Iterator[Chunk], name: str, columns: Sequence[str], kind: Format) -> Iterator[Table]:
-    empty = True
+def _records(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iterator[Table]:
+    """The tables of a CSV or TSV file."""
+    names: list[str] = []
     for chunk in pieces:
-        if empty and chunk.header:
-            names = _parsed(chunk, pl.read_csv, separator=_separator(kind), n_rows=0, infer_schema=False).columns
+        options: dict[str, Any] = {"separator": chunk.separator, "infer_schema": False}
+        if not names:
+            names = _names(chunk, options)
             _check_columns(name, columns, names)
         if not chunk.data:
-            empty = False
             continue
-        if kind == "jsonl":
-            frame = _parsed(chunk, pl.read_ndjson, schema=dict.fromkeys(columns, pl.String) or None)
-            if empty:
-                _check_columns(name, columns, _keys(chunk, frame, columns))
-        else:
-            wanted: list[Any] = list(columns) or [0]
-            frame = _parsed(chunk, pl.read_csv, columns=wanted, separator=_separator(kind), infer_schema=False)
+        uneven = chunk.uneven(len(names))
+        # Polars sees too many fields only if it reads all columns, and takes fields that are not there for empty ones.
+        frame = _parsed(chunk, pl.read_csv, columns=None if uneven else list(columns) or [0], **options)
+        damage = chunk.damage() if uneven and frame[names[-1]].null_count() else None
+        if damage is not None:
+            raise damage
+        yield Table(frame.select(columns or names[:1]), chunk.where)
+    if not names:
+        raise SourceMissing(source=name, reason="is empty")
+
+
+def _names(chunk: Chunk, options: dict[str, Any]) -> list[str]:
+    damage = Chunk(chunk.source, chunk.header, b"", chunk.first_line, chunk.separator).damage()
+    if damage is not None:
+        raise damage
+    return _parsed(chunk, pl.read_csv, n_rows=0, **options).columns
+
+
+def _lines(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iterator[Table]:
+    """The tables of a JSON lines file."""
+    empty = True
+    for chunk in pieces:
+        frame = _parsed(chunk, pl.read_ndjson, schema=dict.fromkeys(columns, pl.String) or None)
+        if empty:
+            _check_columns(name, columns, _keys(chunk, frame, columns))
         empty = False
         yield Table(frame, chunk.where)
     if empty:
         raise SourceMissing(source=name, reason="is empty")
-
-
-def _separator(kind: Format) -> str:
-    return "\t" if kind == "tsv" else ","
 
 
 def _parsed(chunk: Chunk, parse: Callable[..., pl.DataFrame], **options: object) -> pl.DataFrame:

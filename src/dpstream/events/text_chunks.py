@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
+import itertools
 import os
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ CHUNK_BYTES = 1 << 24
 LONGEST_RECORD = 1 << 28
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NO_END = "a quote that is opened here never ends"
 
 
 @dataclass(frozen=True)
@@ -33,21 +36,26 @@ class Chunk:
         The first record of the source, if it names the columns.
     first_line
         The number of the line where the data begins.
+    separator
+        What stands between the fields of a record.
     """
 
     source: str
     header: bytes
     data: bytes
     first_line: int
+    separator: str = ","
 
     def line(self, row: int) -> int:
         """The number of the line where a row of the data ends; a row may go over several."""
         if not self.header:
-            return self.first_line + row
-        records = csv.reader(io.StringIO(self.data.decode("utf-8", "replace"), newline=""))
-        for _ in range(row + 1):
-            next(records, None)
-        return self.first_line + records.line_num - 1
+            filled = (number for number, line in enumerate(self.data.split(b"\n"), self.first_line) if line.strip())
+            return next(itertools.islice(filled, row, None), self.first_line)
+        records = self._records(self.data.decode("utf-8", "replace"))
+        with contextlib.suppress(csv.Error):  # a field longer than Python's reader takes: as far as it got
+            for _ in range(row + 1):
+                next(records, None)
+        return self.first_line + int(records.line_num) - 1
 
     def where(self, row: int) -> str:
         """The place of a row, in words."""
@@ -61,23 +69,37 @@ class Chunk:
             decoded = text.decode("utf-8")
         except UnicodeDecodeError as error:
             line = before + text.count(b"\n", 0, error.start)
-            return SourceDamaged(
-                where=f"{self.source}, line {line}", what=f"not UTF-8: byte {text[error.start]:#04x}; convert it first"
-            )
-        if self.header:
-            return self._ragged(decoded, before)
-        return None
+            return self._damaged(line, f"not UTF-8: byte {text[error.start]:#04x}; convert it first")
+        if not self.header:
+            return None
+        if b"\r" in self.header.rstrip(b"\r\n") and b'"' not in self.header:
+            return self._damaged(before, "lines end in a carriage return alone; convert it first")
+        return self._ragged(decoded, before)
+
+    def uneven(self, width: int) -> bool:
+        """Whether records may differ from the header in their number of fields: a look at the bytes, no parsing."""
+        lines = self.data.count(b"\n")
+        if b'"' in self.data or self.data.count(self.separator.encode()) != lines * (width - 1):
+            return True
+        return width == 1 and (self.data.startswith((b"\n", b"\r\n")) or b"\n\n" in self.data or b"\n\r\n" in self.data)
 
     def _ragged(self, text: str, before: int) -> SourceDamaged | None:
-        records = csv.reader(io.StringIO(text, newline=""))
+        records = self._records(text)
         width = len(next(records))
-        for record in records:
-            if len(record) > width:
-                return SourceDamaged(
-                    where=f"{self.source}, line {before + records.line_num - 1}",
-                    what=f"{len(record)} fields, but the header names {width}",
-                )
+        try:
+            for record in records:
+                if len(record) != width:
+                    what = f"{len(record)} fields, but the header names {width}" if record else "an empty line"
+                    return self._damaged(before + records.line_num - 1, what)
+        except csv.Error:
+            pass
         return None
+
+    def _records(self, text: str) -> Any:
+        return csv.reader(io.StringIO(text, newline=""), delimiter=self.separator)
+
+    def _damaged(self, line: int, what: str) -> SourceDamaged:
+        return SourceDamaged(where=f"{self.source}, line {line}", what=what)
 
 
 def chunks(
@@ -87,6 +109,7 @@ def chunks(
     header: bool,
     report: Callable[[int], object] = lambda _: None,
     at_once: bool = False,
+    separator: str = ",",
 ) -> Iterator[Chunk]:
     """Cut a stream of bytes into chunks of whole records.
 
@@ -98,6 +121,8 @@ def chunks(
         Called with the number of bytes read so far, as they are on the disk.
     at_once
         Give what has arrived, without waiting for more.
+    separator
+        What stands between the fields of a record.
 
     Raises
     ------
@@ -106,32 +131,38 @@ def chunks(
     """
     names = b""
     rest = b""
-    line = 1
+    line = start = 1
+    begun = False
     for block in _blocks(stream, source, at_once, report):
         data = rest + block if rest else block
+        if not begun:
+            begun = len(data) >= len(_BYTE_ORDER_MARK)
+            data = data.removeprefix(_BYTE_ORDER_MARK)
         end = _end_of_records(data, quotes=header)
         if end == 0:
             if len(data) > LONGEST_RECORD:
-                raise SourceDamaged(where=f"{source}, line {line}", what="a quote that is opened here never ends")
+                raise SourceDamaged(where=f"{source}, line {line}", what=_NO_END)
             rest = data
             continue
         whole, rest = data[:end], data[end:]
         if header and not names:
-            whole = whole.removeprefix(_BYTE_ORDER_MARK)
-            names, whole = _first_record(whole)
-            line += names.count(b"\n")
-        if whole.strip(b"\r\n"):
-            yield Chunk(source, names, whole, line)
-        line += whole.count(b"\n")
-    if rest.strip(b"\r\n"):
-        last = rest if rest.endswith(b"\n") else rest + b"\n"
-        if header and not names:
-            names, last = _first_record(last.removeprefix(_BYTE_ORDER_MARK))
-        if last.strip(b"\r\n"):
-            yield Chunk(source, names, last, line)
-            return
-    if names and line == 1 + names.count(b"\n"):
-        yield Chunk(source, names, b"", line)  # a header and nothing else: still worth checking its columns
+            empty = len(whole) - len(whole.lstrip(b"\r\n"))
+            names, whole = _first_record(whole[empty:])
+            line += names.count(b"\n") + data.count(b"\n", 0, empty)
+            start = line
+        if whole:
+            yield Chunk(source, names, whole, line, separator)
+            line += whole.count(b"\n")
+    if not rest.strip(b"\r\n"):
+        rest = b""  # empty lines at the end
+    elif header and rest.count(b'"') % 2:
+        raise SourceDamaged(where=f"{source}, line {line}", what=_NO_END)
+    if header and rest and not names:
+        names, rest = rest.lstrip(b"\r\n") + b"\n", b""
+        line = start = line + 1
+    if rest or (names and line == start):
+        # A header and nothing else is still worth checking its columns.
+        yield Chunk(source, names, rest + b"\n" if rest else b"", line, separator)
 
 
 def _blocks(stream: BinaryIO, source: str, at_once: bool, report: Callable[[int], object]) -> Iterator[bytes]:
@@ -160,17 +191,17 @@ def _position(raw: BinaryIO, total: int) -> int:
 
 
 def _end_of_records(data: bytes, *, quotes: bool) -> int:
-    """Where the last whole record ends: after the last line break that is not inside quotes."""
+    """Where the last whole record ends: after a line break that is not inside quotes. Empty lines may be the end's."""
     end = data.rfind(b"\n") + 1
-    if not quotes or b'"' not in data:
-        return end
-    # Inside quotes if and only if there is an odd number of them before.
-    odd = data.count(b'"', 0, end) % 2
-    while end and odd:
-        before = data.rfind(b"\n", 0, end - 1) + 1
-        odd ^= data.count(b'"', before, end) % 2
-        end = before
-    return end
+    if quotes and b'"' in data:
+        # Inside quotes if and only if there is an odd number of them before.
+        odd = data.count(b'"', 0, end) % 2
+        while end and odd:
+            before = data.rfind(b"\n", 0, end - 1) + 1
+            odd ^= data.count(b'"', before, end) % 2
+            end = before
+    filled = len(data[:end].rstrip(b"\r\n"))
+    return data.find(b"\n", filled) + 1 if filled else 0
 
 
 def _first_record(data: bytes) -> tuple[bytes, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import polars as pl
@@ -21,11 +22,15 @@ _FORMATS = (
     "%Y-%m-%d %H:%M:%S%.f%#z",
     "%Y-%m-%d %H:%M",
     "%Y-%m-%dT%H:%M",
+    "%Y-%m-%dT%H:%M%#z",
+    "%Y-%m-%d %H:%M%#z",
     "%Y-%m-%d",
 )
 #: Numbers since 1970, and how many microseconds each is.
 _EPOCHS = {"s": 10**6, "ms": 10**3, "us": 1}
 _ROWS_TO_GUESS_BY = 1000
+#: Moments from the year 2 to the year 9998: whatever the zone, Python can show them.
+_FIRST, _LAST = (int(dt.datetime(year, 1, 1, tzinfo=dt.UTC).timestamp()) * 10**6 for year in (2, 9999))
 
 
 class Timestamps:
@@ -72,8 +77,10 @@ class Timestamps:
             column = self._from_numbers(column, table)
         elif not column.dtype.is_temporal() or column.dtype in (pl.Time, pl.Duration):
             raise RowRefused(where=table.where(0), column=self.column, given=column[0], allowed="a timestamp")
-        moments = column.cast(pl.Datetime("us", getattr(column.dtype, "time_zone", None)))
-        return self._placed(moments)
+        moments = column.cast(pl.Datetime("us", getattr(column.dtype, "time_zone", None)), strict=False)
+        return self._placed(
+            pl.select(pl.when(moments.to_physical().is_between(_FIRST, _LAST)).then(moments)).to_series()
+        )
 
     def _from_text(self, column: pl.Series, table: Table) -> pl.Series:
         if self._format in _EPOCHS:
@@ -91,7 +98,10 @@ class Timestamps:
                 given=column[0],
                 allowed="a timestamp (for numbers since 1970 give --time-format s, ms or us)",
             )
-        return (column.cast(pl.Int64) * _EPOCHS[self._format]).cast(pl.Datetime("us", "UTC"))
+        factor = _EPOCHS[self._format]
+        near = column.is_between(_FIRST // factor, _LAST // factor).fill_null(False)
+        whole = pl.select(pl.when(near).then(column.cast(pl.Int64, strict=False))).to_series()
+        return (whole * factor).cast(pl.Datetime("us", "UTC"))
 
     def _guessed(self, column: pl.Series, table: Table) -> str:
         """The format that reads most of the first rows; bad rows are then bad rows, not a bad format."""

@@ -360,11 +360,41 @@ static CLONES void loop_release_f32(const float *restrict x, double *restrict to
     for (size_t i = 0; i < n; i++) {
         double sum = total[i] + (double)x[i];
         total[i] = sum;
-        float steps = (float)(sum + (double)release[i]) * per_grid;
-        float size = float_of(float_bits(steps) & 0x7fffffffu);
-        float nearest = size < 0x1p23f ? (size + 0x1p23f) - 0x1p23f : size;
-        release[i] = (steps < 0 ? -nearest : nearest) * grid;
+        uint32_t steps = float_bits((float)(sum + (double)release[i]) * per_grid), size = steps & 0x7fffffffu;
+        /* By bits, since a choice between floats would keep the loop from being vectorised; -0 becomes 0. */
+        uint32_t is_small = 0u - (uint32_t)((int32_t)size < 0x4b000000), is_not_0 = 0u - (uint32_t)(size != 0);
+        uint32_t whole = float_bits((float_of(size) + 0x1p23f) - 0x1p23f);
+        release[i] = float_of((((whole ^ size) & is_small) ^ size) | ((steps ^ size) & is_not_0)) * grid;
     }
+}
+
+#define RUN_LANES 64 /* sums that are formed side by side */
+#define RUN_ROWS 16  /* squares to each of them in float32, before it is taken over in double */
+
+INLINE void add_run(const float *restrict x, double *restrict total)
+{
+    float sum[RUN_LANES] = {0};
+    for (size_t row = 0; row < RUN_ROWS; row++)
+        for (size_t i = 0; i < RUN_LANES; i++)
+            sum[i] += x[row * RUN_LANES + i] * x[row * RUN_LANES + i];
+    for (size_t i = 0; i < RUN_LANES; i++)
+        total[i] += (double)sum[i];
+}
+
+static CLONES double loop_squared_norm(const float *restrict x, size_t n)
+{
+    double total[RUN_LANES] = {0}, all = 0;
+    float last[RUN_LANES * RUN_ROWS] = {0};
+    size_t whole = n - n % (RUN_LANES * RUN_ROWS);
+    for (size_t first = 0; first < whole; first += RUN_LANES * RUN_ROWS)
+        add_run(x + first, total);
+    if (whole < n) {
+        memcpy(last, x + whole, (n - whole) * sizeof(float));
+        add_run(last, total);
+    }
+    for (size_t i = 0; i < RUN_LANES; i++)
+        all += total[i];
+    return all;
 }
 
 #define ROUND_BLOCK 512

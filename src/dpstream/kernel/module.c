@@ -199,6 +199,20 @@ static PyObject *release_f32(PyObject *Py_UNUSED(module), PyObject *const *args,
     Py_RETURN_NONE;
 }
 
+static PyObject *squared_norm_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    Buffers held = {.count = 0};
+    Py_buffer *x;
+    if (!has_arguments("squared_norm_f32", nargs, 1) || !(x = take(&held, args[0], "x", 'f', 0, 0)))
+        return refuse(&held);
+    double norm;
+    Py_BEGIN_ALLOW_THREADS
+    norm = loop_squared_norm(x->buf, items(x));
+    Py_END_ALLOW_THREADS
+    release(&held);
+    return PyFloat_FromDouble(norm);
+}
+
 /* ---- many steps of a short vector ---- */
 
 /* Follows the depth of the stack through all moves before any is made; which rule a step breaks, or NULL. */
@@ -432,6 +446,7 @@ static PyMethodDef methods[] = {
     ENTRY(recurrence_step_f32, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),
     ENTRY(recurrence_step_f64, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),
     ENTRY(release_f32, "x, total, release, grid"),
+    ENTRY(squared_norm_f32, "x"),
     ENTRY(stack_block_f32, "pops, push, padding, mix, z, zpad, stack, depth, out"),
     ENTRY(stack_block_f64, "pops, push, padding, mix, z, zpad, stack, depth, out"),
     ENTRY(smooth_moves, "label, pops, padding"),

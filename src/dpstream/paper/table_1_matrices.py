@@ -64,7 +64,7 @@ def _counts(matrix: NDArray[np.float64], axis: int) -> NDArray[np.int64]:
 
 def compute(quick: bool, report: Progress) -> Measured:
     """Nonzero entries of the factors at a few horizons, and the kind that follows from their growth."""
-    exponents = (6, 7, 8) if quick else (7, 8, 9, 10)
+    exponents = (5, 6, 7) if quick else (7, 8, 9, 10)
     rows: list[Row] = []
     lines = []
     for i, contender in enumerate(CONTENDERS):

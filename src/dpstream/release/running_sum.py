@@ -57,8 +57,6 @@ CHUNK = 1 << 15
 FINEST_GRID = 2.0**-80
 #: Bounds for which no square underflows or overflows enough to matter.
 BOUNDS = {"float32": (1e-10, 1e15), "float64": (1e-100, 1e100)}
-#: float32 squares are summed in runs of this length: 256 roundings of 2^-24 stay below NORM_ERROR.
-RUN = 256
 
 
 class RunningSum(UnderTerms):
@@ -321,12 +319,7 @@ class RunningSum(UnderTerms):
 def _squared_norm(x: NDArray[Any]) -> float:
     """Σ x², to a relative error below NORM_ERROR whatever the order of the additions; inf or NaN if it overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        if x.dtype == np.float64:
-            return float(np.dot(x, x))
-        even = x.size - x.size % RUN
-        runs = x[:even].reshape(-1, RUN)
-        total = float(np.vecdot(runs, runs).sum(dtype=np.float64)) if even else 0.0
-        return total + float(np.dot(x[even:], x[even:]))
+        return float(np.dot(x, x)) if x.dtype == np.float64 else kernel.squared_norm_f32(x)
 
 
 def _power_of_two_below(x: float) -> float:

@@ -16,11 +16,11 @@ from dpstream.kernel.twin.label_walk import smooth_moves
 from dpstream.kernel.twin.leaps import LEAP, recurrence_leap_f64
 from dpstream.kernel.twin.recurrences import recurrence_block_f64, recurrence_mixed_f64
 from dpstream.kernel.twin.rounding import round_guarded
+from dpstream.kernel.twin.sums import release_f32, squared_norm_f32
 from dpstream.kernel.twin.transform import TILE_F32, TILE_F64
 from dpstream.kernel.twin.vector_steps import (
     recurrence_step_f32,
     recurrence_step_f64,
-    release_f32,
     stack_step_f32,
     stack_step_f64,
 )
@@ -43,6 +43,7 @@ __all__ = [
     "release_f32",
     "round_guarded",
     "smooth_moves",
+    "squared_norm_f32",
     "stack_block_f32",
     "stack_block_f64",
     "stack_step_f32",

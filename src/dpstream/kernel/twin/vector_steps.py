@@ -19,7 +19,6 @@ from dpstream.kernel.twin.buffers import (
     words_of,
 )
 from dpstream.kernel.twin.draws import normals_in_chunks
-from dpstream.kernel.twin.scratch_memory import CHUNK
 from dpstream.kernel.twin.transform import TILE_F32, TILE_F64
 
 
@@ -206,27 +205,3 @@ def recurrence_step_f64(
 ) -> None:
     """`recurrence_step_f32` in float64; without slow buffers, it is `RecurrenceMechanism.advance`."""
     _recurrence_step(TILE_F64, words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out)
-
-
-def release_f32(x: Single, total: Double, release: Single, grid: SupportsFloat, /) -> None:
-    """Take `x` into the sums: ``total += x``, and ``release`` becomes total + release, rounded to the `grid`.
-
-    `release` holds the noise on entry. The grid is a power of two, so that scaling by it rounds nothing; from 2^23 of
-    its steps on a float32 has no bits below it, and is left as it is.
-    """
-    source = array_of("x", x, np.float32)
-    sums = array_of("total", total, np.float64, write=True)
-    target = array_of("release", release, np.float32, write=True)
-    step, per_step = np.float32(float(grid)), np.float32(1 / float(grid))
-    check_items("total", sums, source.size)
-    check_items("release", target, source.size)
-    check_apart({"total": sums, "release": target}, {"x": source})
-    whole = np.float32(2.0**23)
-    for first in range(0, source.size, CHUNK):
-        here = slice(first, first + CHUNK)
-        part = sums[here]
-        part += source[here]
-        steps = (part + target[here]).astype(np.float32) * per_step
-        size = np.abs(steps)
-        nearest = np.where(size < whole, (size + whole) - whole, size)
-        np.multiply(np.where(steps < 0, -nearest, nearest), step, out=target[here])
