@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test heavy torture bench lint format clean
+.PHONY: demo test heavy torture paper bench lint format clean
 
 # Rebuilt whenever the declared dependencies or the kernel's source change.
 .venv/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
@@ -12,7 +12,7 @@ BIN := .venv/bin
 	@touch $@
 
 demo: .venv/ready
-	$(BIN)/dpstream compare --horizon 1000
+	$(BIN)/dpstream demo --folder output/demo
 
 test: .venv/ready lint
 	$(BIN)/pytest --numprocesses 2 --cov --cov-report=term
@@ -28,6 +28,10 @@ torture: .venv/ready
 	$(BIN)/python tests/store/torture.py --kills 300
 	$(BIN)/python tests/store/torture.py --kills 60 --sabotage durability
 	$(BIN)/python tests/store/torture.py --kills 60 --sabotage noise
+
+# Every figure, table and claim of the paper, measured again: output/paper/report.html.
+paper: .venv/ready
+	$(BIN)/dpstream paper --output output/paper
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -1,7 +1,10 @@
 """`dpstream paper --quick`, end to end: files, report, resuming, refusals."""
 
 import csv
+import signal
+import subprocess
 import sys
+import time
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -135,7 +138,7 @@ def test_fresh_computes_again_what_is_finished(made):
     assert times(finished) == before
     with pytest.raises(Stop):
         make_report(made[0] / "out", quick=True, fresh=True, report=stop_before(TITLES[1]))
-    assert {name for name, time in times(finished).items() if time != before[name]} == {first}
+    assert {name for name, changed in times(finished).items() if changed != before[name]} == {first}
 
 
 def test_a_picture_that_is_gone_is_drawn_again(made):
@@ -144,6 +147,22 @@ def test_a_picture_that_is_gone_is_drawn_again(made):
     with pytest.raises(Stop):
         make_report(made[0] / "out", quick=True, report=stop_before(TITLES[1]))
     assert picture.exists()
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path):
+    program = "from dpstream.cli.app import main; main()"
+    command = [sys.executable, "-c", program, "paper", "--quick", "--output", str(tmp_path)]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    first = tmp_path / "finished" / f"{PARTS[0].key}.json"
+    deadline = time.monotonic() + 120
+    while not first.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, message = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "dpstream paper: interrupted. The parts that are finished are kept" in message
+    assert first.exists()
+    assert not list(tmp_path.rglob(".*"))
 
 
 @pytest.mark.parametrize("option", ["--output", "--docs"])

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import binom
 
 from dpstream.audit.certificate import check_confidence
 from dpstream.audit.promise import Promise
@@ -205,11 +205,11 @@ def _largest_refuted(refuted: Callable[[float], bool]) -> float:
 def _chance(m: int, r: int, right: int, epsilon: float, delta: float) -> float:
     """Steinke, Nasr, Jagielski, Theorem 5.2 and Appendix D: how likely `right` or more right guesses are at most."""
     q = 1 / (1 + math.exp(-epsilon))
-    beyond = float(binom.sf(right - 1, r, q))
+    beyond = float(scipy.stats.binom.sf(right - 1, r, q))
     if delta == 0.0:
         return beyond
     i = np.arange(1, right + 1)
-    steepest = float((np.cumsum(binom.pmf(right - i, r, q)) / i).max()) if right else 0.0
+    steepest = float((np.cumsum(scipy.stats.binom.pmf(right - i, r, q)) / i).max()) if right else 0.0
     return min(1.0, beyond + 2 * m * delta * steepest)
 
 

@@ -17,8 +17,8 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from dpstream.audit.certificate import check_confidence
 from dpstream.budget import Budget
@@ -87,7 +87,7 @@ def rank_correlation(
     a: np.ndarray[tuple[int], np.dtype[np.float64]], b: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> float:
     """Spearman's; 0 if one of them never changes."""
-    ranks_a, ranks_b = rankdata(a), rankdata(b)
+    ranks_a, ranks_b = scipy.stats.rankdata(a), scipy.stats.rankdata(b)
     if np.ptp(ranks_a) == 0 or np.ptp(ranks_b) == 0:
         return 0.0
     return float(np.corrcoef(ranks_a, ranks_b)[0, 1])

@@ -17,8 +17,8 @@ from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, bu
 from dpstream.cli.count_notes import Notes
 from dpstream.cli.count_progress import reading_progress
 from dpstream.cli.group import Interrupted
-from dpstream.cli.output_files import check_output, form_of, print_table, write_rows
-from dpstream.cli.publication import Publication, Wanted
+from dpstream.cli.output_files import check_apart, check_output, form_of, print_table, write_rows
+from dpstream.cli.publication import LARGEST_STEP, Publication, Wanted
 from dpstream.cli.release_plot import check_plot, draw_releases, save_plot
 from dpstream.errors import InvalidArgument
 from dpstream.events.measure import Measure
@@ -183,10 +183,14 @@ def count(
         )
     if report_dropped is not None and (user is None or store is not None):
         raise InvalidArgument("--report-dropped", report_dropped, "used with --user and without --store")
+    if follow and form not in (None, "csv", "jsonl"):
+        raise InvalidArgument("--as", form, "csv or jsonl with --follow")
     if undeclared not in ("refuse", "other"):
         raise InvalidArgument("--undeclared", undeclared, "refuse or other")
     side = check_neighbours(neighbours)
     largest = check_whole("--bound", 1 if bound is None else bound)
+    if largest > LARGEST_STEP:
+        raise InvalidArgument("--bound", largest, f"at most {LARGEST_STEP:,}")
     measure = Measure(
         value,
         largest,
@@ -220,6 +224,7 @@ def count(
     if plot is not None:
         check_plot(plot)
     sources = files or [STDIN]
+    check_apart({"--output": output, "--plot": plot, "--store": store}, sources)
     if sources == [STDIN] and sys.stdin.isatty() and not follow:
         raise InvalidArgument("FILES", None, "a file of events, or events on standard input; see dpstream count --help")
     with ExitStack() as stack:
@@ -291,7 +296,7 @@ def _keeping(frames: Iterator[pl.DataFrame], kept: list[pl.DataFrame], *, everyt
 
 
 def _print_last(publication: Publication, kept: list[pl.DataFrame], console: Console) -> None:
-    if not kept:
+    if not publication.published:
         console.print("No step is complete yet: nothing was released.")
         return
     frame = pl.concat(kept[-2:])
@@ -320,7 +325,7 @@ def _draw(publication: Publication, frame: pl.DataFrame, plot: Path, notes: Note
 
 def _follow(publication: Publication, notes: Notes, form: str, file_format: str | None) -> None:
     """Release each step as soon as a row of a later one arrives."""
-    shape: Literal["csv", "jsonl"] = "jsonl" if form == "jsonl" else "csv"
+    shape: Literal["csv", "jsonl"] = "jsonl" if form == "jsonl" else "csv"  # a table would never be complete
     tally = publication.tally
     timed = isinstance(tally, TimeTally)
     header = True
@@ -337,8 +342,7 @@ def _follow(publication: Publication, notes: Notes, form: str, file_format: str 
     for table in tables([STDIN], tally.columns, file_format=file_format, at_once=True):
         tally.take(table)
         if tally.steps:
-            if publication.counter is None or not notes.said:
-                notes.before(publication.settle())
+            notes.before(publication.settle())
             emit(tally.steps - timed)
     notes.before(publication.settle())
     emit(tally.steps)

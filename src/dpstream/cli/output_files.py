@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ from rich.table import Table as RichTable
 
 from dpstream.errors import InvalidArgument
 
-__all__ = ["FORMS", "Form", "check_output", "check_writable", "form_of", "print_table", "write_rows"]
+__all__ = ["FORMS", "Form", "check_apart", "check_output", "check_writable", "form_of", "print_table", "write_rows"]
 
 Form = Literal["csv", "jsonl", "parquet", "table"]
 FORMS: dict[str, Form] = {"csv": "csv", "jsonl": "jsonl", "parquet": "parquet", "table": "table"}
@@ -40,6 +39,17 @@ def check_writable(option: str, path: Path) -> None:
         raise InvalidArgument(option, str(path), "a file that may be written")
 
 
+def check_apart(written: dict[str, Path | None], read: Sequence[str]) -> None:
+    """Refuse to write two things to one file, or to write over what is read."""
+    taken = {Path(source).resolve() for source in read}
+    for option, path in written.items():
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise InvalidArgument(option, str(path), "a file of its own")
+        taken.add(path.resolve())
+
+
 def form_of(given: str | None, *, as_json: bool) -> Form:
     """How standard output should look: as asked, or a table for people and CSV for pipes."""
     if as_json:
@@ -48,14 +58,14 @@ def form_of(given: str | None, *, as_json: bool) -> Form:
         return "table" if sys.stdout.isatty() else "csv"
     if given not in FORMS:
         raise InvalidArgument("--as", given, f"one of {', '.join(FORMS)}")
+    if given == "parquet" and sys.stdout.isatty():
+        raise InvalidArgument("--as", given, "csv, jsonl or table on a terminal; or give --output")
     return FORMS[given]
 
 
 def write_rows(frames: Iterable[pl.DataFrame], form: Form, output: Path | None, *, header: bool = True) -> None:
     """Write all rows: to standard output, or to a file that appears when it is complete."""
     if output is None:
-        if form == "parquet" and sys.stdout.isatty():
-            raise InvalidArgument("--as", form, "csv, jsonl or table on a terminal; or give --output")
         _write(frames, form, sys.stdout.buffer, header)
         sys.stdout.buffer.flush()
         return
@@ -64,6 +74,8 @@ def write_rows(frames: Iterable[pl.DataFrame], form: Form, output: Path | None, 
         with draft.open("wb") as file:
             _write(frames, form, file, header)
         draft.replace(output)
+    except OSError as error:
+        raise InvalidArgument("--output", str(output), f"a file that can be written ({error.strerror})") from None
     finally:
         draft.unlink(missing_ok=True)
 
@@ -84,13 +96,12 @@ def _write(frames: Iterable[pl.DataFrame], form: Form, file: Any, header: bool) 
 
 
 def as_text(frame: pl.DataFrame) -> pl.DataFrame:
-    """Moments as ISO 8601 text: dates alone where all of them are midnight."""
+    """Moments as ISO 8601 text."""
     moments = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Datetime)]
     for name in moments:
         column = frame[name]
         zone = "%:z" if column.dtype.time_zone else ""  # type: ignore[attr-defined]
-        whole_days = bool((column.dt.time() == dt.time()).all())
-        text = column.dt.strftime("%Y-%m-%d" if whole_days else f"%Y-%m-%dT%H:%M:%S{zone}")
+        text = column.dt.strftime(f"%Y-%m-%dT%H:%M:%S%.f{zone}")
         frame = frame.with_columns(text.alias(name))
     return frame.with_columns(pl.col(pl.Float64).round(3))
 
@@ -100,9 +111,9 @@ def print_table(frame: pl.DataFrame, title: str, console: Console) -> None:
     text = as_text(frame)
     rows = {name: [_shown(cell) for cell in text[name]] for name in text.columns}
     widths = {name: max(map(len, [name, *cells])) for name, cells in rows.items()}
-    for dropped in ("stddev", "step", "low", "high"):
+    for dropped in (("stddev",), ("step",), ("low", "high")):
         if sum(widths.values()) + 3 * len(widths) + 1 > console.width:
-            widths.pop(dropped, None)
+            widths = {name: width for name, width in widths.items() if name not in dropped}
     table = RichTable(title=title, title_justify="left", title_style="bold")
     for name, width in widths.items():
         side: Literal["left", "right"] = "right" if text.schema[name].is_numeric() else "left"

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from dpstream.cli.group import Interrupted
 from dpstream.paper.content import VERDICTS, Outcome
 from dpstream.paper.run import make_report
 
@@ -41,7 +42,10 @@ def paper(
         def report(title: str, done: float, total: int) -> None:
             progress.update(bar, description=title, completed=done, total=total)
 
-        outcome = make_report(output, quick=quick, fresh=fresh, docs=docs, report=report)
+        try:
+            outcome = make_report(output, quick=quick, fresh=fresh, docs=docs, report=report)
+        except KeyboardInterrupt:
+            raise Interrupted("The parts that are finished are kept: the same command goes on from there.") from None
     console = Console()
     console.print(_summary(outcome))
     console.print(f"Report: {output / 'report.html'}", soft_wrap=True, highlight=False)

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from dpstream.budget import Budget
 from dpstream.cli.mechanism_names import mechanism_named
-from dpstream.errors import HorizonExceeded, InvalidArgument, SourceMissing, StoreMismatch
+from dpstream.errors import (
+    HorizonExceeded,
+    InputOutOfBound,
+    InvalidArgument,
+    SourceDamaged,
+    SourceMissing,
+    StoreMismatch,
+)
 from dpstream.events.calendar import parse_moment
 from dpstream.events.measure import Measure
 from dpstream.events.people import People
@@ -107,32 +114,37 @@ class Publication:
             stored = json.loads(info.source) if info.source else {}
             start = stored.get("--from", start) if wanted.start is None else wanted.start
             self._check_same(stored, wanted.source(start))
-        people = None
-        moment = None if start is None else parse_moment("--from", start, wanted.zone)
-        if info is not None and (wanted.time is None or wanted.until is None):
-            self._open(start, wanted.horizon)
+        self.tally = self._tally(start)
+        if info is not None:
+            self._open(start, self.horizon)
         if wanted.user is not None:
+            # Those who were counted in earlier runs are counted on.
             limit = (
                 self.counter.contribution_limit(wanted.times, capacity=MOST_PEOPLE)
                 if isinstance(self.counter, DurableCounter)
                 else ContributionLimit(wanted.times, capacity=MOST_PEOPLE)
             )
-            people = People(wanted.user, limit, remember=wanted.store is not None)
+            self.tally.people = People(wanted.user, limit, remember=wanted.store is not None)
+
+    def _tally(self, start: str | None) -> RowTally | TimeTally:
+        """What adds the rows up, nobody limited yet."""
+        wanted = self.wanted
         horizon = ENDLESS if wanted.horizon is None else wanted.horizon
         if wanted.time is None:
-            self.tally: RowTally | TimeTally = RowTally(wanted.measure, people, horizon, self.seen)
-        else:
-            self.tally = TimeTally(
-                wanted.measure,
-                people,
-                horizon,
-                Timestamps(wanted.time, wanted.time_format, wanted.zone),
-                wanted.every,
-                start=moment,
-                until=None if wanted.until is None else parse_moment("--until", wanted.until, wanted.zone),
-                order=wanted.order,
-                seen=self.seen,
-            )
+            return RowTally(wanted.measure, None, horizon, self.seen)
+        timestamps = Timestamps(wanted.time, wanted.time_format, wanted.zone)
+        until = None if wanted.until is None else parse_moment("--until", wanted.until, wanted.zone, end_of_day=True)
+        return TimeTally(
+            wanted.measure,
+            None,
+            horizon,
+            timestamps,
+            wanted.every,
+            start=None if start is None else parse_moment("--from", start, wanted.zone),
+            until=until,
+            order=wanted.order,
+            seen=self.seen,
+        )
 
     def close(self) -> None:
         """Give the store back."""
@@ -167,13 +179,27 @@ class Publication:
             "mechanism": self.mechanism(horizon),
             "neighbours": wanted.neighbours,
         }
+        counter = Counter(last, wanted.budget, **settings)
+        self._check_steps(counter)
         if wanted.store is None:
-            self.counter = Counter(last, wanted.budget, **settings)
+            self.counter = counter
         else:
+            # Only now: what is refused leaves no store behind.
             self.store = self.store or Store(wanted.store)
             source = json.dumps(wanted.source(start), ensure_ascii=False)
             self.counter = self.store.counter(wanted.name, last, wanted.budget, **settings, source=source)
         return self.counter
+
+    def _check_steps(self, counter: Counter) -> None:
+        """Refuse steps that are too large, all of them before any is released."""
+        for first in range(self.published, self.tally.steps, PIECE):
+            try:
+                counter._checked_rows(self.tally.inputs(first, min(PIECE, self.tally.steps - first)))
+            except InputOutOfBound as error:
+                raise SourceDamaged(
+                    where=f"one of the steps {first + 1:,} to {min(first + PIECE, self.tally.steps):,}",
+                    what=f"adds up to {error.given:,}, but one step holds from {error.least:,} to {error.most:,}",
+                ) from None
 
     def mechanism(self, horizon: int | None) -> Mechanism | str:
         """The mechanism asked for; without a horizon, the best that needs none."""
@@ -198,21 +224,29 @@ class Publication:
             raise SourceMissing(source="the input", reason="holds no events")
         if tally.steps > tally.horizon:
             raise HorizonExceeded(horizon=tally.horizon, step=tally.steps)
-        if self.counter is None:
+        if self.counter is not None:
+            self._check_steps(self.settled)
+        else:
             start = None
             if isinstance(tally, TimeTally):
                 if tally.calendar is None:
                     raise InvalidArgument("--from", self.wanted.start, "before the data")
                 start = self.wanted.start or tally.calendar.start.isoformat()
             self.counter = self._open(start, self.horizon)
+        if isinstance(tally, RowTally) and self.seen and self.published == self.seen:
+            self._recognise()
+        return self.settled
+
+    @property
+    def settled(self) -> Counter:
+        """The settings of the counter."""
+        assert self.counter is not None  # noqa: S101
         return self.counter._settled if isinstance(self.counter, DurableCounter) else self.counter
 
     def release(self, closed: int) -> Iterator[NDArray[np.int64]]:
         """Release the steps up to `closed`, piece by piece. Steps of a store are durable when they come out of here."""
         counter = self.counter
         assert counter is not None  # noqa: S101
-        if isinstance(self.tally, RowTally) and self.seen and self.published == self.seen:
-            self._recognise(counter)
         while self.published < closed:
             count = min(PIECE, closed - self.published)
             inputs = self.tally.inputs(self.published, count)
@@ -223,8 +257,9 @@ class Publication:
             self.published += count
             yield values
 
-    def _recognise(self, counter: Counter | DurableCounter) -> None:
+    def _recognise(self) -> None:
         """Hold the rows that were released before against what was counted then."""
+        counter = self.counter
         assert isinstance(counter, DurableCounter)  # noqa: S101
         if self.tally.people is not None:
             return
@@ -273,14 +308,11 @@ class Publication:
 
     def rows(self, first: int, values: NDArray[np.int64]) -> pl.DataFrame:
         """Releases from step `first` (from 0) on as a table, with their error bars."""
-        counter = self.counter
-        settled = counter._settled if isinstance(counter, DurableCounter) else counter
-        assert settled is not None  # noqa: S101
-        stddev, off = accuracy(settled, first + 1, len(values), self.wanted.confidence)
+        stddev, off = accuracy(self.settled, first + 1, len(values), self.wanted.confidence)
         columns: dict[str, Any] = {"step": np.arange(first + 1, first + len(values) + 1)}
         if isinstance(self.tally, TimeTally):
             assert self.tally.calendar is not None  # noqa: S101
-            columns["start"] = self.tally.calendar.begins(first, len(values))
+            columns["start"] = self.tally.calendar.shown(first, len(values))
         names = self.wanted.measure.names
         frame = pl.DataFrame(columns).with_columns(stddev=pl.Series(stddev), off=pl.Series(off))
         if not names:
@@ -296,7 +328,9 @@ class Publication:
         return frame.select(*shown, low=pl.col("value") - pl.col("off"), high=pl.col("value") + pl.col("off"))
 
     def frames(self, closed: int) -> Iterator[pl.DataFrame]:
-        """All releases as tables, those of earlier runs first."""
+        """All releases as tables, those of earlier runs first; if there are none, one table without rows."""
+        if not closed:
+            yield self.rows(0, np.zeros((0, *self.settled.shape), dtype=np.int64))
         if self.seen:
             earlier = self.recorded()
             if isinstance(self.tally, TimeTally) and self.tally.calendar is not None:

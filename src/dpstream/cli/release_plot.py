@@ -53,7 +53,7 @@ def draw_releases(frame: pl.DataFrame, title: str, confidence: float, truth: dic
     )
     for i, (name, part) in enumerate(groups):
         colour, dash = _COLOURS[i % len(_COLOURS)], _DASHES[i // len(_COLOURS) % len(_DASHES)]
-        along = part[x].dt.replace_time_zone(None).to_numpy() if x == "start" else part[x].to_numpy()
+        along = _plain(part[x]).to_numpy()
         band = f"{100 * confidence:g} % band" if i == 0 else None
         axes.fill_between(
             along,
@@ -98,6 +98,11 @@ def draw_releases(frame: pl.DataFrame, title: str, confidence: float, truth: dic
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     return figure
+
+
+def _plain(column: pl.Series) -> pl.Series:
+    """Moments as the clock on the wall shows them, which is how they are labelled."""
+    return column.dt.replace_time_zone(None) if isinstance(column.dtype, pl.Datetime) else column
 
 
 def save_plot(figure: Figure, path: Path, title: str) -> None:

@@ -69,6 +69,11 @@ class Calendar:
         """When each of these steps begins."""
         return self._starts.slice(first, count)
 
+    def shown(self, first: int, count: int) -> pl.Series:
+        """When each of these steps begins, the way people write it: dates if steps are days or longer."""
+        begins = self.begins(first, count)
+        return begins.dt.date() if self._by_wall_clock else begins
+
     def reach(self, moment: Any) -> int:
         """How many steps there are up to and including the one that this moment, a value of a series, falls into."""
         last = _one(moment, self._starts.dtype)

@@ -55,9 +55,12 @@ class People:
             If there are more than there is room for.
         """
         users = table.frame[self.column][rows].cast(pl.String)
-        if users.null_count():
-            row = int(rows[int(users.is_null().arg_max() or 0)])
-            raise RowRefused(where=table.where(row), column=self.column, given=None, allowed="a user in every row")
+        nobody = users.is_null() | (users == "").fill_null(False)
+        if nobody.any():
+            row = int(rows[int(nobody.arg_max() or 0)])
+            raise RowRefused(
+                where=table.where(row), column=self.column, given=table.frame[self.column][row], allowed="a user"
+            )
         frame = pl.DataFrame({"user": users, "step": steps}).with_columns(
             nth=pl.int_range(pl.len()).over("user"), rows=pl.len().over("user")
         )

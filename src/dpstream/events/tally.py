@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -29,8 +30,6 @@ class Tally(ABC):
     ----------
     rows
         How many rows were read.
-    left_out
-        How many of them were not counted because the person had been counted often enough.
     contributions
         Whose rows were counted in which step, since it was last emptied.
     """
@@ -230,6 +229,7 @@ class TimeTally(Tally):
             moved = self.calendar.back_to(earliest)
             self._sums = np.concatenate([np.zeros((moved, self._width), dtype=np.int64), self._sums])
             self._steps += moved
+            self.contributions = [replace(found, step=found.step + moved) for found in self.contributions]
             self._limit()
 
     def _limit(self) -> None:

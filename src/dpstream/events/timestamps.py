@@ -78,9 +78,8 @@ class Timestamps:
         elif not column.dtype.is_temporal() or column.dtype in (pl.Time, pl.Duration):
             raise RowRefused(where=table.where(0), column=self.column, given=column[0], allowed="a timestamp")
         moments = column.cast(pl.Datetime("us", getattr(column.dtype, "time_zone", None)), strict=False)
-        return self._placed(
-            pl.select(pl.when(moments.to_physical().is_between(_FIRST, _LAST)).then(moments)).to_series()
-        )
+        near = moments.to_physical().is_between(_FIRST, _LAST)
+        return self._placed(moments if near.all() else pl.select(pl.when(near).then(moments)).to_series())
 
     def _from_text(self, column: pl.Series, table: Table) -> pl.Series:
         if self._format in _EPOCHS:
@@ -133,7 +132,11 @@ class Timestamps:
         zone = f" that exists in {self.zone}" if self.zone else ""
         if dtype != pl.String:
             return f"a timestamp{zone}"
-        form = f"a number ({self._format})" if self._format in _EPOCHS else f"a timestamp of the form {self._format}"
+        form = (
+            f"a number of {self._format} since 1970"
+            if self._format in _EPOCHS
+            else f"a timestamp of the form {self._format}"
+        )
         return form + zone
 
 

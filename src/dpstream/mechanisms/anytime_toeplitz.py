@@ -19,8 +19,8 @@ from functools import cache, cached_property
 from typing import Any, ClassVar, cast
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
-from scipy.interpolate import BSpline
 
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import NoiseLaw, check_noise, check_whole
@@ -323,5 +323,5 @@ def _priced(limit: int) -> Levels:
     knots = np.linspace(0.0, np.log(limit), coefficients.shape[0] - 2)
     padded = np.concatenate((knots[[0, 0, 0]], knots, knots[[-1, -1, -1]]))
     starts, widths = _levels_to(limit)
-    p, q = np.exp(BSpline(padded, coefficients, 3)(np.log(starts + 0.5 * (widths - 1)))).T.copy()
+    p, q = np.exp(scipy.interpolate.BSpline(padded, coefficients, 3)(np.log(starts + 0.5 * (widths - 1)))).T.copy()
     return Levels(limit, *zolotarev(8.0 / limit, row["buffers"]), p, q)

@@ -18,8 +18,8 @@ from functools import cache, cached_property
 from typing import ClassVar, cast
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
-from scipy.interpolate import BSpline, CubicSpline
 
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import NoiseLaw, check_horizon, check_noise, check_whole
@@ -158,7 +158,7 @@ class BalancedToeplitz(RecurrenceMechanism):
     def _from_table(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The splines of log p and log q, at every step."""
         padded = np.concatenate((KNOTS[[0, 0, 0]], KNOTS, KNOTS[[-1, -1, -1]]))
-        spline = BSpline(padded, _coefficients(self.horizon).T, 3)
+        spline = scipy.interpolate.BSpline(padded, _coefficients(self.horizon).T, 3)
         p, q = np.empty(self.horizon), np.empty(self.horizon)
         for start in range(0, self.horizon, 2**16):
             steps = np.arange(start + 1, min(start + 2**16, self.horizon) + 1, dtype=np.float64)
@@ -223,10 +223,10 @@ def normal_time(steps: NDArray[np.float64], horizon: int) -> NDArray[np.float64]
 
 
 @cache
-def _bands() -> dict[int, CubicSpline]:
+def _bands() -> dict[int, scipy.interpolate.CubicSpline]:
     """For each default number of buffers, coefficients of (log p, log q) as a function of log2 T."""
     return {
-        band["buffers"]: CubicSpline(
+        band["buffers"]: scipy.interpolate.CubicSpline(
             np.array(band["log2_horizon"], dtype=np.float64), np.stack([band["log_p"], band["log_q"]], axis=1)
         )
         for band in read_table(TABLE).content["bands"]

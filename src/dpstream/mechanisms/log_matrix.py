@@ -23,8 +23,7 @@ from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
-import scipy.fft
-import scipy.integrate
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from dpstream.errors import InvalidArgument

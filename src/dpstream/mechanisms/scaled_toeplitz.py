@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import scipy.signal
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from dpstream.mechanisms.buffered_toeplitz import Exponentials

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-__all__ = ["exponent", "exponent_of"]
+__all__ = ["exponent", "exponent_of", "two_digits"]
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
@@ -25,3 +25,12 @@ def exponent_of(law: Callable[[float], float], sizes: Sequence[float]) -> float:
     1.14
     """
     return exponent(sizes, [law(size) for size in sizes])
+
+
+def two_digits(value: float) -> str:
+    """An exponent in print, without a sign before nothing.
+
+    >>> two_digits(-0.001), two_digits(1.125)
+    ('0.00', '1.12')
+    """
+    return f"{round(value, 2) + 0.0:.2f}"

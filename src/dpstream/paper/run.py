@@ -154,8 +154,7 @@ def _circumstances(quick: bool) -> str:
         f"Made by dpstream {dpstream.__version__} with “dpstream paper{' --quick' if quick else ''}”, on {threads}"
         f" cores ({platform.machine()}), Python {platform.python_version()}, NumPy {np.__version__}, SciPy"
         f" {scipy.__version__}. Timings are those of this machine and its other work, and count as ratios only; all"
-        " other numbers are the same"
-        " everywhere." + (" A quick run: short horizons, few runs." if quick else "")
+        " other numbers are the same everywhere." + (" A quick run: short horizons, few runs." if quick else "")
     )
 
 

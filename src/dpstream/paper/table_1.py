@@ -27,13 +27,12 @@ def summary(parts: Mapping[str, Measured]) -> Grid:
         variance, time, memory, matrices = (
             _line(parts[f"table-1-{column}"], contender.title) for column in ("variance", "time", "memory", "matrices")
         )
-        horizons = {heading: text for heading, text in variance.items() if heading.startswith("T = ") and text != "–"}
-        longest = list(horizons)[-1]
+        longest = [row for row in parts["table-1-variance"].rows if row["mechanism"] == contender.title][-1]
         kinds = {matrices["L"], matrices["R"]}
         lines.append(
             [
                 contender.title,
-                f"{horizons[longest]} at {longest}",
+                f"{longest['V_over_log2T2']:.4f} at T = 2^{longest['log2_T']}",
                 variance["limit, measured"],
                 f"T^{time['exponent, measured']}",
                 f"{memory['vectors at longest']} at T = {memory['longest T']}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpstream.charts import curve, new_figure
 from dpstream.paper.contenders import CONTENDERS
-from dpstream.paper.growth import exponent
+from dpstream.paper.growth import exponent, two_digits
 from dpstream.paper.live_state import most_held
 from dpstream.paper.part import Grid, Measured, Part, Progress, Row
 
@@ -49,7 +49,7 @@ def compute(quick: bool, report: Progress) -> Measured:
                 f"{held[0].vectors:.0f}",
                 f"{held[-1].vectors:.0f}",
                 f"2^{last}",
-                f"{exponent(horizons[-4:], totals[-4:]):.2f}",
+                two_digits(exponent(horizons[-4:], totals[-4:])),
                 f"{totals[-1] / last:.2f}",
                 f"{held[-1].constants:,}",
             ]

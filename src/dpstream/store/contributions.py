@@ -1,7 +1,7 @@
 """How often each person was counted in a stream: sealed beside the releases, for the next process that counts.
 
-People are 64-bit fingerprints under a key of the stream's own. Each batch has one row here or none has, so that a row
-that is taken away shows.
+People are 64-bit fingerprints under a key of the stream's own. Each batch has one row here, so that one that is taken
+away shows; a stream some of whose batches were made without cannot tell who was counted.
 """
 
 from __future__ import annotations
@@ -36,9 +36,6 @@ def kept_people(database: Database, seals: Seals, row: StreamRow) -> Iterator[tu
         "SELECT batches.first, sealed FROM batches LEFT JOIN contributions USING (stream, first) WHERE stream = ?",
         (row.id,),
     )
-    without = sum(sealed is None for _, sealed in found)
-    if without == len(found):
-        return
     for first, sealed in found:
         packed = seals.open_sums(sealed, (-first,)) if isinstance(sealed, bytes) else None
         if packed is None:

@@ -8,8 +8,8 @@ from math import exp
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from dpstream.mechanisms import Binary, SmoothBinary
 from dpstream.mechanisms.base import NoiseLaw
@@ -85,7 +85,7 @@ def _two_samples(tree: SmoothBinary, streams: int) -> list[Row]:
     pairs = sorted({*pairwise(range(tree.horizon)), *((0, t) for t in range(1, tree.horizon))})
     rows: list[Row] = []
     for first, second in pairs:
-        distance = float(stats.ks_2samp(noise[first, :half], noise[second, half:], method="asymp").statistic)
+        distance = float(scipy.stats.ks_2samp(noise[first, :half], noise[second, half:], method="asymp").statistic)
         # Two samples of n ≥ 458 of one law are further apart with at most this chance (Wei, Dudley 2011,
         # arXiv:1107.5356): no approximation, so that the false-alarm rate is kept.
         chance = min(1.0, 2 * exp(-half * distance**2))
