@@ -138,6 +138,15 @@ def test_releases(counts):
     assert rows == [{"step": i + 1, "position": None, "value": value} for i, value in enumerate(histograms)]
 
 
+def test_large_counts_are_shown_whole(path):  # noqa: F811
+    with dp.Store(path) as store:
+        rooms = store.counter("rooms", 10, dp.zcdp(0.5), shape=(2,), largest=10**9)
+        first, second = rooms.add([123456789, 0]).tolist()
+        one = store.counter("one", 10, dp.zcdp(0.5), largest=10**9).add(123456789)
+    assert f" {first:,} {second:,} " in invoke("releases", path, "rooms").output
+    assert f" {one:,} " in invoke("releases", path, "one").output
+
+
 def test_only_the_last_releases_are_printed(path):  # noqa: F811
     with dp.Store(path) as store:
         store.counter("a", 1000, dp.zcdp(0.5)).extend(np.ones(100, dtype=int))

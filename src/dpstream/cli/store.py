@@ -21,7 +21,6 @@ from dpstream.cli.group import BAD_INPUT, FOUND_WRONG
 from dpstream.cli.printed import narrow_table, progress_bar, say
 from dpstream.cli.release_files import check_release_file, frame_of, write_frame
 from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
-from dpstream.participation import Participation
 from dpstream.store import Store
 from dpstream.store.composition import Spent, budget_as_json
 from dpstream.store.database import MIGRATIONS
@@ -102,7 +101,7 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
         "times opened": f"{row.generation:,}",
         **settings,
         "budget": budget_in_words(settled.budget),
-        "participation": str(Participation(**participation)),
+        "steps of one person": f"at most {participation['times']}, at least {participation['separation']} apart",
     }
     facts = {key: "none" if value is None else value for key, value in facts.items()}
     table = narrow_table(("", ""), words=("",))
@@ -150,8 +149,9 @@ def releases(
         table.columns[2].no_wrap = False
         for release in found[-SHOWN:]:
             position = "–" if release.position is None else str(release.position)
-            value = " ".join(f"{x:.6g}" for x in release.value.ravel()) if shape else f"{release.value:,}"
-            table.add_row(f"{release.step:,}", position, value)
+            values = release.value.ravel().tolist() if shape else [release.value]
+            shown = " ".join(f"{x:,}" if isinstance(x, int) else f"{x:.6g}" for x in values)
+            table.add_row(f"{release.step:,}", position, shown)
         console.print(table)
         if len(found) > SHOWN:
             say(console, f"The last {SHOWN} of {len(found):,}; --json or --output gives all of them.")

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dpstream.errors import HorizonExceeded, RowRefused
+from dpstream.errors import HorizonExceeded, RowRefused, SourceDamaged
 from dpstream.events.calendar import Calendar
 from dpstream.events.measure import Measure
 from dpstream.events.people import Contribution, People
@@ -19,6 +19,8 @@ from dpstream.events.timestamps import Timestamps
 
 __all__ = ["Order", "RowTally", "Tally", "TimeTally"]
 
+#: Far above what a step may hold, far enough below 2^63 that one more table cannot pass it unseen.
+FARTHEST = 1 << 61
 #: "sorted": a row of an earlier step is a mistake. "any": rows come in any order. "late": an earlier step is closed.
 Order = Literal["sorted", "any", "late"]
 
@@ -278,6 +280,8 @@ class TimeTally(Tally):
         # Polars adds whole numbers as such; NumPy's bincount would make them float64.
         sums = pl.DataFrame({"cell": cells, "sum": added}).group_by("cell").sum()
         flat[sums["cell"].to_numpy()] += sums["sum"].to_numpy()
+        if np.abs(flat[first:last]).max() > FARTHEST:
+            raise SourceDamaged(where=f"column {self.measure.value!r}", what=f"one step adds up beyond {FARTHEST:,}")
 
 
 def _earliest(moments: pl.Series) -> pl.Series:
