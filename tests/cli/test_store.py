@@ -190,13 +190,6 @@ def test_a_bad_output_is_refused(counts, name):
     assert "--output must be" in result.output
 
 
-def test_without_polars_it_is_named(counts, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "polars", None)
-    result = invoke("releases", counts, "visits", "--output", tmp_path / "a.csv")
-    assert result.exit_code == 2
-    assert "pip install polars" in result.output
-
-
 # -- verify -----------------------------------------------------------------------------------------------------------
 
 
@@ -229,7 +222,7 @@ def test_verify_finds_damage(path):  # noqa: F811
     with dp.Store(path) as store:
         store.counter("visits", 10, dp.zcdp(0.5)).extend([1, 0, 1])
         with store._home.database.atomic() as connection:
-            connection.execute("UPDATE batches SET releases = zeroblob(24)")
+            connection.execute("UPDATE batches SET releases = ?", (b"\x55" * 24,))
     result = invoke("verify", path)
     assert result.exit_code == 1
     assert result.output.count("not as sealed") == 1
@@ -239,7 +232,8 @@ def test_verify_finds_damage(path):  # noqa: F811
     assert result.exit_code == 1
     assert "The file is damaged: the sums of stream 'visits' at step 2" in result.output
     witness = path.with_name(path.name + ".witness")
-    witness.write_bytes(witness.read_bytes()[:-1] + b"\0")
+    last = witness.read_bytes()[-1]
+    witness.write_bytes(witness.read_bytes()[:-1] + bytes([last ^ 1]))
     assert invoke("verify", path).exit_code == 1
 
 

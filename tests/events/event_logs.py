@@ -40,7 +40,6 @@ def random_log(rng: random.Random, start: dt.datetime, spread: dt.timedelta, cou
 
 def write(events, folder, form):
     """The events as a file of this form; its path."""
-    path = folder / f"events-{form}" if form.count(".") == 0 else folder / f"events.{form}"
     path = folder / f"events.{form}"
     rows = [[event.when.isoformat(), event.ward, str(event.amount), event.note] for event in events]
     names = ["when", "ward", "amount", "note"]

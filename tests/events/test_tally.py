@@ -44,7 +44,7 @@ def test_steps_where_clocks_leap(tmp_path, monkeypatch, zone, start, every):
     spread = dt.timedelta(days={"15m": 2, "1h": 3, "1d": 9, "1w": 60, "1mo": 200}[every])
     events = random_log(rng, start.replace(tzinfo=dt.UTC), spread, 120)
     wanted = expected(events, every, zone, by=True)
-    monkeypatch.setattr(text_chunks, "CHUNK_BYTES", rng.randrange(20, 400))
+    monkeypatch.setattr(text_chunks, "CHUNK_BYTES", rng.randrange(300, 3000))
     found, _ = tallied(write(events, tmp_path, "csv"), every, zone, by=True)
     np.testing.assert_array_equal(found, wanted)
     found, _ = tallied(write(shuffled(rng, events), tmp_path, "csv"), every, zone, by=True, order="any")
@@ -54,13 +54,12 @@ def test_steps_where_clocks_leap(tmp_path, monkeypatch, zone, start, every):
 @pytest.mark.parametrize("form", FORMATS)
 def test_all_formats_add_up_to_the_same(tmp_path, monkeypatch, form):
     rng = random.Random(5)
-    for size in (1, 7, 64, 1000, 1 << 24):
-        events = random_log(rng, dt.datetime(2026, 1, 30), dt.timedelta(days=40), 100)
+    for size, by, value in ((7, True, True), (97, False, False), (1000, False, True), (1 << 24, True, False)):
+        events = random_log(rng, dt.datetime(2026, 1, 30), dt.timedelta(days=40), 50)
         monkeypatch.setattr(text_chunks, "CHUNK_BYTES", size)
-        for by, value in ((False, False), (True, False), (False, True), (True, True)):
-            found, tally = tallied(write(events, tmp_path, form), "1d", None, by=by, value=value)
-            np.testing.assert_array_equal(found, expected(events, "1d", None, by=by, value=value))
-            assert tally.rows == 100
+        found, tally = tallied(write(events, tmp_path, form), "1d", None, by=by, value=value)
+        np.testing.assert_array_equal(found, expected(events, "1d", None, by=by, value=value))
+        assert tally.rows == 50
 
 
 @pytest.mark.parametrize("every", EVERY)

@@ -103,7 +103,7 @@ def as_text(frame: pl.DataFrame) -> pl.DataFrame:
         zone = "%:z" if column.dtype.time_zone else ""  # type: ignore[attr-defined]
         text = column.dt.strftime(f"%Y-%m-%dT%H:%M:%S%.f{zone}")
         frame = frame.with_columns(text.alias(name))
-    return frame.with_columns(pl.col(pl.Float64).round(3))
+    return frame
 
 
 def print_table(frame: pl.DataFrame, title: str, console: Console) -> None:

@@ -314,7 +314,7 @@ class Publication:
             assert self.tally.calendar is not None  # noqa: S101
             columns["start"] = self.tally.calendar.shown(first, len(values))
         names = self.wanted.measure.names
-        frame = pl.DataFrame(columns).with_columns(stddev=pl.Series(stddev), off=pl.Series(off))
+        frame = pl.DataFrame(columns).with_columns(stddev=pl.Series(stddev).round_sig_figs(5), off=pl.Series(off))
         if not names:
             frame = frame.with_columns(value=pl.Series(values))
         else:

@@ -18,8 +18,9 @@ from rich.text import Text
 
 from dpstream.cli.budget_options import budget_in_words
 from dpstream.cli.group import BAD_INPUT, FOUND_WRONG
+from dpstream.cli.output_files import check_output, write_rows
 from dpstream.cli.printed import narrow_table, progress_bar, say
-from dpstream.cli.release_files import check_release_file, frame_of, write_frame
+from dpstream.cli.release_files import frame_of
 from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
 from dpstream.store import Store
 from dpstream.store.composition import Spent, budget_as_json
@@ -121,23 +122,21 @@ def releases(
     file: File,
     name: Name,
     since: Annotated[int, typer.Option(help="Only what was released after this step.")] = 0,
-    output: Annotated[
-        Path | None, typer.Option(help="Write them to this file: .csv, .jsonl or .parquet (needs Polars).")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Write them to this file: .csv, .jsonl or .parquet.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, one line each.")] = False,
 ) -> None:
     """Give what a stream has released: public values only, never true sums. Works while another process writes.
 
     Example: dpstream store releases counts.db visits --since 100 --output visits.csv
     """
-    check_release_file(output)
+    form = None if output is None else check_output(output)
     with existing_store(file) as store:
         found = store.releases(name, since)
         settings = store._row(name).settings
     shape = tuple(settings["shape"])
     console = Console()
-    if output is not None:
-        write_frame(frame_of(found, shape, settings["dtype"], flat=output.suffix == ".csv"), output)
+    if output is not None and form is not None:
+        write_rows([frame_of(found, shape, settings["dtype"], flat=form == "csv")], form, output)
         if not as_json:
             say(console, f"{len(found):,} releases of {name} written to {output}.")
     if as_json:

@@ -51,7 +51,7 @@ __all__ = ["RunningSum"]
 NORM_ERROR = 2.0**-16
 #: The grid is at most this part of a release's standard deviation.
 GRID = {"float32": 2.0**-16, "float64": 2.0**-32}
-#: Coordinates at a time: few enough to stay in cache, enough to pay for a NumPy call.
+#: float64 coordinates at a time: few enough to stay in cache, enough to pay for a NumPy call.
 CHUNK = 1 << 15
 #: No grid is finer than this: its inverse must fit into a float32.
 FINEST_GRID = 2.0**-80
@@ -145,7 +145,9 @@ class RunningSum(UnderTerms):
         least, _ = self._terms.typical_noise(self._scale)
         self._grid = _power_of_two_below(max(least * GRID[self._dtype.name], FINEST_GRID))
         self._chunks = Chunks(coordinates, check_threads(threads, coordinates))
-        self._chunks.bounds = [(low, min(low + CHUNK, coordinates)) for low in range(0, coordinates, CHUNK)]
+        # float32 sums are one compiled pass, so each thread takes its part in a single call.
+        width = -(-coordinates // self._chunks.threads) if self._dtype == np.float32 else CHUNK
+        self._chunks.bounds = [(low, min(low + width, coordinates)) for low in range(0, coordinates, width)]
         self._stream = self._terms.stream(key, scale=self._scale, threads=threads)
         self._t = 0
         self._whole = True
