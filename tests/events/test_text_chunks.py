@@ -96,7 +96,7 @@ def test_a_quote_that_never_ends(size):
             cut(b'a,b\n1,2\n3,"4\n' + b"5,6\n" * 1000, 8)
 
 
-@pytest.mark.parametrize("kept", [3, 30, -5])
+@pytest.mark.parametrize("kept", [3, 20, -5])
 def test_gzip_that_ends_early(kept):
     packed = gzip.compress(b"a,b\n" + b"1,2\n" * 50)
     with pytest.raises(SourceDamaged, match="gzip ends early or is damaged"):

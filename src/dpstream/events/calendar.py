@@ -95,7 +95,7 @@ class Calendar:
     def lay_out(self, count: int) -> None:
         """Know the beginnings of at least so many steps, whether or not there is data for them."""
         while self._starts.len() < count:
-            length = int((_microseconds(self._starts[-1:].dt.offset_by(self.every)) - self._edges[-1:])[0])
+            length = self._length(-1)
             missing = count - self._starts.len()
             # Months differ in length, and so do days: a little further than needed, then again if that was too short.
             self.reach(self._starts[-1] + dt.timedelta(microseconds=length * missing + length // 2))
@@ -119,10 +119,13 @@ class Calendar:
 
     def _check_reach(self, last: pl.Series) -> None:
         """Before a range is laid out to a moment that may be in the year 9999."""
-        begin = self._starts[:1]
-        length = (_microseconds(begin.dt.offset_by(self.every)) - _microseconds(begin))[0]
-        if (_microseconds(last)[0] - self._edges[0]) / max(length, 1) > MOST_STEPS:
+        if (_microseconds(last)[0] - self._edges[0]) / self._length(0) > MOST_STEPS:
             raise InvalidArgument("--every", self.every, f"so long that the data has at most {MOST_STEPS:,} steps")
+
+    def _length(self, step: int) -> int:
+        """About how many microseconds a step lasts: on the wall, where no clock leaps."""
+        begin = _on_the_wall(self._starts.slice(step, 1))
+        return int((_microseconds(begin.dt.offset_by(self.every)) - _microseconds(begin))[0])
 
 
 def check_every(every: str) -> str:

@@ -130,14 +130,9 @@ class Timestamps:
 
     def _expected(self, dtype: pl.DataType) -> str:
         zone = f" that exists in {self.zone}" if self.zone else ""
-        if dtype != pl.String:
-            return f"a timestamp{zone}"
-        form = (
-            f"a number of {self._format} since 1970"
-            if self._format in _EPOCHS
-            else f"a timestamp of the form {self._format}"
-        )
-        return form + zone
+        if self._format in _EPOCHS:
+            return f"a number of {self._format} since 1970"
+        return f"a timestamp of the form {self._format}{zone}" if dtype == pl.String else f"a timestamp{zone}"
 
 
 def _check_zone(zone: str) -> str:
