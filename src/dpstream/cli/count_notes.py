@@ -96,14 +96,16 @@ class Notes:
     def _promise(self, settled: Counter) -> str:
         publication = self._publication
         wanted = publication.wanted
-        _, off = accuracy(settled, max(publication.tally.steps, 1), 1, wanted.confidence)
+        step = max(publication.tally.steps, publication.seen, 1)
+        _, off = accuracy(settled, step, 1, wanted.confidence)
         if wanted.user is not None:
             who = f"every user, of whom at most {wanted.times:,} rows are counted"
         else:
             who = "every single row (for people with several rows: --user and --max-contributions)"
         return (
-            f"Budget {budget_in_words(wanted.budget)} for all releases together protects {who}. Each released total is"
-            f" within ±{off[0]:,} of the truth {100 * wanted.confidence:g} % of the time."
+            f"Budget {budget_in_words(wanted.budget)} for all releases together protects {who}. Release {step:,} is"
+            f" within ±{off[0]:,} of the true total {'of the rows counted ' if wanted.user else ''}with"
+            f" {100 * wanted.confidence:g} % confidence."
         )
 
     def _dropped(self, report_dropped: float | None) -> None:

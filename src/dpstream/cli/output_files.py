@@ -66,8 +66,15 @@ def form_of(given: str | None, *, as_json: bool) -> Form:
 def write_rows(frames: Iterable[pl.DataFrame], form: Form, output: Path | None, *, header: bool = True) -> None:
     """Write all rows: to standard output, or to a file that appears when it is complete."""
     if output is None:
-        _write(frames, form, sys.stdout.buffer, header)
-        sys.stdout.buffer.flush()
+        try:
+            _write(frames, form, sys.stdout.buffer, header)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise  # the reader has seen enough
+        except OSError as error:
+            # What could not be written must not be tried again when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise InvalidArgument("standard output", error.strerror, "a place that can be written") from None
         return
     draft = output.with_name(f".{output.name}.{os.getpid()}")
     try:

@@ -22,6 +22,9 @@ __all__ = ["check_plot", "draw_releases", "save_plot"]
 SUFFIXES = (".png", ".svg", ".pdf", ".html")
 #: Colours of categories, in order, with dashes where they begin again (Okabe and Ito).
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+#: So few releases get a dot each.
+FEW = 20
+_TRUE = "true total"
 _DASHES = ("-", "--", ":", "-.")
 
 
@@ -55,6 +58,8 @@ def draw_releases(frame: pl.DataFrame, title: str, confidence: float, truth: dic
         colour, dash = _COLOURS[i % len(_COLOURS)], _DASHES[i // len(_COLOURS) % len(_DASHES)]
         along = _plain(part[x]).to_numpy()
         band = f"{100 * confidence:g} % band" if i == 0 else None
+        if part.height == 1:  # a step without a next one has no width
+            axes.vlines(along, part["low"].to_numpy(), part["high"].to_numpy(), color=colour, alpha=0.25, linewidth=8)
         axes.fill_between(
             along,
             part["low"].to_numpy(),
@@ -72,6 +77,8 @@ def draw_releases(frame: pl.DataFrame, title: str, confidence: float, truth: dic
             color=colour,
             linestyle=dash,
             linewidth=1.4,
+            marker="o" if part.height <= FEW else None,
+            markersize=3,
             label=name or "released total",
         )
         if truth is not None:
@@ -82,15 +89,16 @@ def draw_releases(frame: pl.DataFrame, title: str, confidence: float, truth: dic
                 color=GREY,
                 linestyle=":",
                 linewidth=1.2,
-                label="true total (not for publication)" if i == 0 else None,
+                label=f"{_TRUE} (not for publication)" if i == 0 else None,
             )
     axes.set(xlabel="start of the step" if x == "start" else "step", ylabel="running total", title=title)
     axes.grid(alpha=0.3)
     axes.margins(x=0.01)
-    if len(groups) > 8:
-        figure.legend(loc="outside right upper", fontsize="small")
-    else:
-        axes.legend(loc="upper left", fontsize="small")
+    # Outside: totals may go anywhere, and a legend must not hide them. What was released first, the truth last.
+    found = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: entry[1].startswith(_TRUE))
+    place = {"loc": "outside right upper"} if len(groups) > 8 else {"loc": "outside lower center", "ncols": 4}
+    if found:
+        figure.legend(*zip(*found, strict=True), fontsize="small", **place)
     if x == "start":
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 

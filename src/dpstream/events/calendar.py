@@ -117,6 +117,11 @@ class Calendar:
             self.reach(moments.max())
         return np.searchsorted(self._edges, _microseconds(moments), side="right") - 1
 
+    def counts(self, moments: pl.Series, first: int, last: int) -> NDArray[np.int64]:
+        """How many of these moments, which are sorted, fall into each of the steps from `first` to `last`: all do."""
+        cuts = np.searchsorted(_microseconds(moments), self._edges[first + 1 : last + 1])
+        return np.diff(cuts, prepend=0, append=moments.len())
+
     def _check_reach(self, last: pl.Series) -> None:
         """Before a range is laid out to a moment that may be in the year 9999."""
         if (_microseconds(last)[0] - self._edges[0]) / self._length(0) > MOST_STEPS:

@@ -78,8 +78,11 @@ class Timestamps:
         elif not column.dtype.is_temporal() or column.dtype in (pl.Time, pl.Duration):
             raise RowRefused(where=table.where(0), column=self.column, given=column[0], allowed="a timestamp")
         moments = column.cast(pl.Datetime("us", getattr(column.dtype, "time_zone", None)), strict=False)
-        near = moments.to_physical().is_between(_FIRST, _LAST)
-        return self._placed(moments if near.all() else pl.select(pl.when(near).then(moments)).to_series())
+        number = moments.to_physical()
+        least, most = number.min(), number.max()
+        if least is not None and not _FIRST <= least <= most <= _LAST:  # type: ignore[operator]
+            moments = pl.select(pl.when(number.is_between(_FIRST, _LAST)).then(moments)).to_series()
+        return self._placed(moments)
 
     def _from_text(self, column: pl.Series, table: Table) -> pl.Series:
         if self._format in _EPOCHS:

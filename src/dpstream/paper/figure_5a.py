@@ -21,25 +21,26 @@ __all__ = ["COORDINATES", "METHODS", "PART", "compute", "draw"]
 COORDINATES = 10**4
 RUNS = 5
 
-Run = Callable[[], float]
+#: Seconds, in pieces that add up.
+Run = Callable[[], list[float]]
 
 
 def _plain_smooth(horizon: int) -> Run:
-    def run() -> float:
+    def run() -> list[float]:
         noise = PlainSmooth(horizon, COORDINATES)
         start = time.perf_counter()
         for _ in range(horizon):
             noise.step()
-        return time.perf_counter() - start
+        return [time.perf_counter() - start]
 
     return run
 
 
 def _at_once(horizon: int) -> Run:
-    def run() -> float:
+    def run() -> list[float]:
         start = time.perf_counter()
         square_root_at_once(horizon, COORDINATES)
-        return time.perf_counter() - start
+        return [time.perf_counter() - start]
 
     return run
 
@@ -69,7 +70,7 @@ def compute(quick: bool, report: Progress) -> Measured:
         runs = {title: prepare(2**e) for title, (_, _, longest, prepare) in METHODS.items() if e <= longest}
         for number in range(RUNS):
             for title, run in runs.items():
-                rows.append({"method": title, "T": 2**e, "run": number + 1, "us_per_input": 1e6 * run() / 2**e})
+                rows.append({"method": title, "T": 2**e, "run": number + 1, "us_per_input": 1e6 * sum(run()) / 2**e})
             report((i + (number + 1) / RUNS) / len(exponents))
     common = 2 ** max(e for e in exponents if all(e <= longest for _, _, longest, _ in METHODS.values()))
     at_common = {title: median(_times(rows, title, common)) for title in METHODS}

@@ -1,0 +1,168 @@
+"""`dpstream count --follow` and real processes: pipes that stay open, Ctrl-C, readers that go away."""
+
+import csv
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import dpstream as dp
+from tests.store.conftest import path  # noqa: F401
+
+COMMAND = [sys.executable, "-m", "dpstream", "count"]
+USUAL = ["--time", "when", "--rho", "0.5", "--unbounded"]
+#: Longer than starting a process takes on a busy machine.
+PATIENCE = 60
+
+
+def start(*arguments, **more):
+    environment = os.environ | {"COLUMNS": "500", "NO_COLOR": "1", "PYTHONUNBUFFERED": ""}
+    return subprocess.Popen(  # noqa: S603
+        [*COMMAND, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        **more,
+    )
+
+
+@pytest.fixture
+def following():
+    """Starts processes, and ends what a failed test leaves behind."""
+    started = []
+
+    def follow(*arguments, usual=USUAL):
+        started.append(start(*usual, "--follow", *arguments))
+        return started[-1]
+
+    yield follow
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def feed(process, text):
+    process.stdin.write(text.encode())
+    process.stdin.flush()
+
+
+def test_a_release_appears_as_soon_as_its_step_closes(following, path):  # noqa: F811
+    process = following("--store", path)
+    feed(process, "when\n2026-01-01\n2026-01-01\n2026-01-03\n")
+    header, first, second = (process.stdout.readline().decode() for _ in range(3))
+    assert header == "step,start,value,stddev,low,high\n"
+    assert first.startswith("1,2026-01-01,")
+    assert second.startswith("2,2026-01-02,")
+    # The pipe is still open, and half a line is no row yet.
+    feed(process, "2026-01-02\n2026-01-04\n2026-")
+    assert process.stdout.readline().startswith(b"3,2026-01-03,")
+    with dp.Store(path) as store:
+        assert store.streams()[0].t == 3
+    feed(process, "01-03\n2026-01-06\n")
+    assert [process.stdout.readline()[:12] for _ in range(2)] == [b"4,2026-01-04", b"5,2026-01-05"]
+    rest, said = process.communicate(timeout=PATIENCE)
+    assert rest.startswith(b"6,2026-01-06,")
+    assert process.returncode == 0
+    assert "warning: 2 rows came too late, for steps already released, and were not counted." in said.decode()
+    with dp.Store(path) as store:
+        assert store.recorded_inputs("count", 1, 6).tolist() == [2, 0, 1, 1, 0, 1]
+        assert store.verify("count").ok
+    # Another day: old rows are recognised, new ones counted.
+    process = following("--store", path, "--json")
+    rest, said = process.communicate(b"when\n2026-01-06\n2026-01-07\n", timeout=PATIENCE)
+    assert rest.startswith(b'{"step":7,"start":"2026-01-07",')
+    assert rest.count(b"\n") == 1
+    assert b"6 steps had been released before" in said
+
+
+def test_rows_as_steps_are_released_at_once(following, path):  # noqa: F811
+    sums = ("--value", "n", "--bound", "9", "--rho", "0.5", "--horizon", "5")
+    process = following("--store", path, usual=sums)
+    feed(process, "n\n4\n")
+    assert process.stdout.readline().startswith(b"step,value")
+    assert process.stdout.readline().startswith(b"1,")
+    feed(process, "7\n")
+    assert process.stdout.readline().startswith(b"2,")
+    feed(process, "10\n")  # more than the bound: refused, and what was released stays
+    rest, said = process.communicate(timeout=PATIENCE)
+    assert (rest, process.returncode) == (b"", 2)
+    assert b"standard input, line 4, column 'n': expected a whole number from -9 to 9" in said
+    with dp.Store(path) as store:
+        assert store.recorded_inputs("count", 1, 2).tolist() == [4, 7]
+    # A process that goes on sees all rows again, a few at a time.
+    process = following("--store", path, usual=sums)
+    feed(process, "n\n4\n")
+    time.sleep(0.2)  # so that it comes as a table of its own
+    feed(process, "7\n1\n")
+    rest, said = process.communicate(timeout=PATIENCE)
+    assert [row["step"] for row in csv.DictReader(io.StringIO(rest.decode()))] == ["3"], said
+
+
+def test_interrupted_with_a_store(following, path):  # noqa: F811
+    process = following("--store", path)
+    feed(process, "when\n2026-01-01\n2026-01-03\n")
+    assert [process.stdout.readline()[:1] for _ in range(3)] == [b"s", b"1", b"2"]
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    last = said.decode().splitlines()[-1]
+    assert last.startswith(f"dpstream count: interrupted. 2 steps are safe in {path}. Run the same command again")
+    assert "2026-01-03 00:00:00" in last
+    assert b"Traceback" not in said
+    with dp.Store(path) as store:
+        assert store.recorded_inputs("count", 1, 2).tolist() == [1, 0]
+
+
+def test_interrupted_without_a_store(following):
+    process = following()
+    feed(process, "when\n2026-01-01\n2026-01-02\n")
+    assert [process.stdout.readline()[:1] for _ in range(2)] == [b"s", b"1"]
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert said.decode().splitlines()[-1].endswith("1 steps were released, without a --store to go on from.")
+
+
+def test_interrupted_while_reading(tmp_path):
+    pipe = tmp_path / "log.csv"
+    os.mkfifo(pipe)
+    process = start(pipe, *USUAL, "--output", tmp_path / "out.csv")
+    with pipe.open("w") as file:
+        file.write("when\n2026-01-01\n")
+        file.flush()
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate(timeout=PATIENCE)
+    assert (rest, process.returncode) == (b"", 130)
+    assert said.decode().splitlines()[-1] == (
+        "dpstream count: interrupted. Nothing was released and no budget is spent: run the same command again."
+    )
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_reader_that_goes_away(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("when\n2026-01-01\n2027-01-01\n")
+    process = start(log, *USUAL, "--every", "15m", "--quiet")
+    assert process.stdout.readline() == b"step,start,value,stddev,low,high\n"
+    process.stdout.close()
+    process.stdin.close()
+    assert process.wait(timeout=PATIENCE) != 0
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_a_disk_that_is_full(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("when\n2026-01-01\n2027-01-01\n")
+    with open("/dev/full", "wb") as full:
+        found = subprocess.run(  # noqa: S603
+            [*COMMAND, log, *USUAL], stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE, check=False
+        )
+    assert found.returncode == 2
+    assert b"Traceback" not in found.stderr
+    assert b"No space left on device" in found.stderr
