@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from dpstream.audit.audit import Audit
@@ -21,10 +20,9 @@ from dpstream.budget import Budget, zcdp
 from dpstream.charts import require_matplotlib
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_of
 from dpstream.cli.group import FOUND_WRONG
+from dpstream.cli.printed import progress_bar, show_table
 from dpstream.errors import InvalidArgument
 
-#: Narrower than this the table would lose columns.
-TABLE_WIDTH = 124
 COLOURS = {"kept": "green", "violated": "bold red", "wasteful": "yellow", "unclear": "yellow"}
 
 
@@ -58,7 +56,7 @@ def audit(
             plot_trade_off(result, _path(plot, row, several=everything), f"{row}: {result.verdict}")
     console = Console()
     if everything:
-        Console(width=max(console.width, TABLE_WIDTH)).print(_table(chosen, found))
+        show_table(console, _table(chosen, found))
         console.print(_summary(found, confidence))
         console.print(str(time_counter(zcdp(0.5))))
     else:
@@ -79,14 +77,8 @@ def _row(title: str, lane: str, budget: Budget, steps: int | None) -> Row:
 
 
 def _audit_all(chosen: list[Row], trials: int, confidence: float) -> list[Audit]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:.0f} %"),
-        TimeRemainingColumn(),
-    )
     found = []
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with progress_bar() as progress:
         task = progress.add_task("auditing", total=len(chosen))
         for i, row in enumerate(chosen):
             progress.update(task, description=str(row) if len(chosen) > 1 else "auditing")

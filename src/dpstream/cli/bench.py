@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 import dpstream
-from dpstream.cli.printed import narrow_table
+from dpstream.cli.printed import narrow_table, show_table
 from dpstream.errors import DpstreamError, InvalidArgument
 
 __all__ = ["bench"]
@@ -41,7 +41,7 @@ def bench(
         for suite, names in suites.items():
             for name in names:
                 table.add_row(suite, name)
-        Console().print(table)
+        show_table(Console(), table)
         return
     wanted = [name for text in only or [] for name in _named(text, suites)]
     _check_peers(FOLDER)

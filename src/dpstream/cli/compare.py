@@ -17,7 +17,7 @@ from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, bu
 from dpstream.cli.compare_picture import variance_over_time
 from dpstream.cli.mechanism_speed import nanoseconds_a_release
 from dpstream.cli.picture import Plot, check_picture, save_picture
-from dpstream.cli.printed import narrow_table, progress_bar, say
+from dpstream.cli.printed import narrow_table, progress_bar, say, show_table
 from dpstream.errors import DpstreamError, InvalidArgument
 from dpstream.mechanisms.base import Mechanism, NoiseLaw, check_horizon
 
@@ -176,6 +176,6 @@ def _print_table(
         table.add_row(*[*cells, notes[row.mechanism]][: len(headings)])
     for name in left_out:
         table.add_row(name, *["–"] * (len(headings) - 1))
-    console.print(table)
+    show_table(console, table)
     for name, why in left_out.items():
         say(console, f"{name} is left out: {why}.")

@@ -14,7 +14,7 @@ from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, bu
 from dpstream.cli.least_budget import budget_kind, largest_error, least_budget, widest_noise
 from dpstream.cli.picture import Plot, check_picture, save_picture
 from dpstream.cli.plan_picture import error_over_budget, error_over_steps
-from dpstream.cli.printed import narrow_table, say
+from dpstream.cli.printed import narrow_table, say, show_table
 from dpstream.errors import BudgetError, InvalidArgument
 from dpstream.mechanisms.base import check_whole
 from dpstream.release.interval import check_confidence, rounded_variance
@@ -122,7 +122,7 @@ def plan(
     say(console, sentence, "bold")
     if max_contributions > 1:
         say(console, f"Up to {max_contributions} rows of one person are priced as one row that adds {distance:,}.")
-    console.print(_table(found, measured))
+    show_table(console, _table(found, measured))
     say(console, found.reason)
     for name, why in found.left_out.items():
         say(console, f"{name} is left out: {why.replace('optimal=True', '--optimal')}.")

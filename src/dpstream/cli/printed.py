@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["narrow_table", "progress_bar", "say"]
+__all__ = ["narrow_table", "progress_bar", "say", "show_table"]
 
 
 def say(console: Console, text: str, style: str = "") -> None:
@@ -32,6 +32,13 @@ def narrow_table(headings: Sequence[str], *, title: str | None = None, words: Se
         text = i == 0 or heading in words
         table.add_column(heading, justify="left" if text else "right", no_wrap=True)
     return table
+
+
+def show_table(console: Console, table: Table) -> None:
+    """Print a table with whole cells: in a terminal that is too narrow lines run over, but no digit is lost."""
+    needed = Console(width=1000).measure(table).maximum
+    wide = console if needed <= console.width else Console(file=console.file, width=needed, soft_wrap=True)
+    wide.print(table)
 
 
 def progress_bar() -> Progress:

@@ -24,7 +24,8 @@ SUFFIXES = (".png", ".svg", ".pdf", ".html")
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 #: So few releases get a dot each.
 FEW = 20
-_TRUE = "true total"
+_TRUE = "true total (not for publication)"
+_LAST = {"% band": 1, _TRUE[-6:]: 2}
 _DASHES = ("-", "--", ":", "-.")
 
 
@@ -89,14 +90,16 @@ def draw_releases(frame: pl.DataFrame, title: str, confidence: float, truth: dic
                 color=GREY,
                 linestyle=":",
                 linewidth=1.2,
-                label=f"{_TRUE} (not for publication)" if i == 0 else None,
+                label=_TRUE if i == 0 else None,
             )
     axes.set(xlabel="start of the step" if x == "start" else "step", ylabel="running total", title=title)
     axes.grid(alpha=0.3)
     axes.margins(x=0.01)
     # Outside: totals may go anywhere, and a legend must not hide them. What was released first, the truth last.
-    found = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: entry[1].startswith(_TRUE))
-    place = {"loc": "outside right upper"} if len(groups) > 8 else {"loc": "outside lower center", "ncols": 4}
+    found = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: _LAST.get(entry[1][-6:], 0))
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": 5}
+    if len(groups) > 8:
+        place = {"loc": "outside right upper", "ncols": 1 + len(found) // 22}
     if found:
         figure.legend(*zip(*found, strict=True), fontsize="small", **place)
     if x == "start":

@@ -19,7 +19,7 @@ from rich.text import Text
 from dpstream.cli.budget_options import budget_in_words
 from dpstream.cli.group import BAD_INPUT, FOUND_WRONG
 from dpstream.cli.output_files import check_output, write_rows
-from dpstream.cli.printed import narrow_table, progress_bar, say
+from dpstream.cli.printed import narrow_table, progress_bar, say, show_table
 from dpstream.cli.release_files import frame_of
 from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
 from dpstream.store import Store
@@ -68,7 +68,7 @@ def list_streams(file: File, as_json: AsJson = False) -> None:
             "retired" if info.retired else "",
         )
     console = Console()
-    console.print(table)
+    show_table(console, table)
     say(console, _total(spent))
 
 
@@ -260,7 +260,7 @@ def _print_verified(found: list[Verified], damages: list[str], failed: dict[str,
         verdict = "as it should be" if one.ok else "WRONG"
         table.add_row(Text(one.name), f"{one.steps:,}", against, verdict, style="" if one.ok else "bold red")
     if found:
-        console.print(table)
+        show_table(console, table)
     for one in found:
         for finding in one.findings:
             say(console, f"{one.name}: {finding}.", "red")
