@@ -40,8 +40,8 @@ def held_by(thing: object, coordinates: int) -> Held:
     """
     state = constants = 0
     for found in _numbers(thing, set()):
-        if isinstance(found, float):
-            constants += 1
+        if isinstance(found, int):
+            constants += found
         elif found.ndim and found.shape[-1] == coordinates:
             state += found.size
         else:
@@ -62,8 +62,8 @@ def most_held(mechanism: Mechanism, steps: int) -> Held:
     return most
 
 
-def _numbers(thing: Any, seen: set[int]) -> Iterator[NDArray[np.floating] | float]:
-    """Every float and array of floats reachable from `thing`; a view by the array whose memory it shows."""
+def _numbers(thing: Any, seen: set[int]) -> Iterator[NDArray[np.floating] | int]:
+    """Every array of floats reachable from `thing`, a view by the array whose memory it shows; and counts of floats."""
     while isinstance(thing, np.ndarray) and isinstance(thing.base, np.ndarray):
         thing = thing.base
     if id(thing) in seen:
@@ -73,9 +73,13 @@ def _numbers(thing: Any, seen: set[int]) -> Iterator[NDArray[np.floating] | floa
         if np.issubdtype(thing.dtype, np.floating):
             yield thing
     elif isinstance(thing, (dict, list, tuple)):
-        for value in thing.values() if isinstance(thing, dict) else thing:
+        values = list(thing.values()) if isinstance(thing, dict) else thing
+        if set(map(type, values)) == {float}:  # some lists hold thousands, and are looked at after every step
+            yield len(values)
+            return
+        for value in values:
             if isinstance(value, float):
-                yield value
+                yield 1
             else:
                 yield from _numbers(value, seen)
     elif type(thing).__module__.startswith("dpstream.") and hasattr(thing, "__dict__"):
