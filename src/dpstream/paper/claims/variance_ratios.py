@@ -203,7 +203,7 @@ def _draw(claim: Claim) -> Figure:
         )
         axes.axhline(float(rows[0]["limit"]), color="0.6", linewidth=0.7)
     axes.set(xscale="log", yscale="log", xlabel="log2 T", ylabel="largest V / log2(T)²")
-    axes.legend(fontsize="small", ncols=2, loc="center", bbox_to_anchor=(0.62, 0.36))
+    figure.legend(loc="outside lower center", ncols=3, fontsize="small", frameon=False)
     return figure
 
 
