@@ -28,7 +28,11 @@ REFUSED = {
     "empty": ("", USUAL, "log.csv: is empty"),
     "only a header": ("when,ward,who,n\n", USUAL, "the input: holds no events"),
     "only a header, no line end": ("when,ward,who,n", USUAL, "the input: holds no events"),
-    "column": (GOOD, ("--time", "date", *HORIZON, *RHO), "no column 'date'; its columns are 'when', 'ward', 'who', 'n'"),
+    "column": (
+        GOOD,
+        ("--time", "date", *HORIZON, *RHO),
+        "no column 'date'; its columns are 'when', 'ward', 'who', 'n'",
+    ),
     "value column": (GOOD, (*USUAL, "--value", "x", "--bound", "3"), "has no column 'x'"),
     "user column": (GOOD, (*USUAL, "--user", "x", "--max-contributions", "3"), "has no column 'x'"),
     "by column": (GOOD, (*USUAL, "--by", "x", "--values", "a"), "has no column 'x'"),
@@ -42,7 +46,11 @@ REFUSED = {
         USUAL,
         "line 2, column 'when': expected a timestamp such as 2026-01-31",
     ),
-    "time format": (GOOD, (*USUAL, "--time-format", "%d.%m.%Y"), "line 2, column 'when': expected a timestamp of the form"),
+    "time format": (
+        GOOD,
+        (*USUAL, "--time-format", "%d.%m.%Y"),
+        "line 2, column 'when': expected a timestamp of the form",
+    ),
     "numbers for times": (GOOD, ("--time", "n", *HORIZON, *RHO), "column 'n': expected a timestamp"),
     "milliseconds as seconds": (
         "when\n1767225600000\n",
@@ -56,8 +64,16 @@ REFUSED = {
     ),
     "NaN": (changed("bob,2", "bob,NaN"), (*USUAL, *SUM), "line 3, column 'n': expected a whole number from -3 to 3"),
     "huge": (changed("bob,2", "bob,1" + "0" * 30), (*USUAL, *SUM), "line 3, column 'n': expected a whole number"),
-    "over the bound": (changed("bob,2", "bob,4"), (*USUAL, *SUM), "line 3, column 'n': expected a whole number from -3"),
-    "fraction": (changed("bob,2", "bob,2.5"), (*USUAL, *SUM), "expected a whole number from -3 to 3 (--bound), got '2.5'"),
+    "over the bound": (
+        changed("bob,2", "bob,4"),
+        (*USUAL, *SUM),
+        "line 3, column 'n': expected a whole number from -3",
+    ),
+    "fraction": (
+        changed("bob,2", "bob,2.5"),
+        (*USUAL, *SUM),
+        "expected a whole number from -3 to 3 (--bound), got '2.5'",
+    ),
     "negative under replace": (
         changed("bob,2", "bob,-2"),
         (*USUAL, *SUM, "--neighbours", "replace"),
@@ -68,7 +84,11 @@ REFUSED = {
         (*USUAL, "--value", "n", "--bound", "1099511627776"),
         "adds up to 1,099,511,627,779, but one step holds from",
     ),
-    "horizon": (GOOD, (*DAILY, *RHO, "--horizon", "2"), "line 4, column 'when': expected one of the 2 steps from 2026-01-01"),
+    "horizon": (
+        GOOD,
+        (*DAILY, *RHO, "--horizon", "2"),
+        "line 4, column 'when': expected one of the 2 steps from 2026-01-01",
+    ),
     "horizon of rows": (GOOD, (*SUM, *RHO, "--horizon", "2"), "step 3 is past the horizon"),
     "horizon, any order": (
         "when\n2026-01-03\n2026-01-01\n",
@@ -104,7 +124,11 @@ REFUSED = {
         (*DAILY, *HORIZON, "--epsilon", "1", "--mechanism", "Honaker"),
         "(Honaker cannot serve that)",
     ),
-    "mechanism with an end": (GOOD, (*DAILY, *RHO, "--unbounded", "--mechanism", "Binary"), "(Binary cannot serve that)"),
+    "mechanism with an end": (
+        GOOD,
+        (*DAILY, *RHO, "--unbounded", "--mechanism", "Binary"),
+        "(Binary cannot serve that)",
+    ),
     "confidence": (GOOD, (*USUAL, "--confidence", "95"), "confidence must be a number strictly between 0 and 1"),
     "cut gzip": (gzip.compress(GOOD.encode())[:-20], USUAL, "gzip ends early or is damaged"),
     "encodings": (changed("south", "sǘd").encode("utf-8")[:-1] + b"\xe9\n", USUAL, "line 4: not UTF-8: byte 0xe9"),
@@ -120,11 +144,19 @@ REFUSED = {
     "limit without user": (GOOD, (*USUAL, "--max-contributions", "3"), "given together"),
     "limit 0": (GOOD, (*USUAL, "--user", "who", "--max-contributions", "0"), "--max-contributions must be"),
     "limit beyond": (GOOD, (*USUAL, "--user", "who", "--max-contributions", "99999999"), "times must be at most"),
-    "repeated categories": (GOOD, (*USUAL, "--by", "ward", "--values", "north,south,north"), "each category once, got 'north'"),
+    "repeated categories": (
+        GOOD,
+        (*USUAL, "--by", "ward", "--values", "north,south,north"),
+        "each category once, got 'north'",
+    ),
     "categories without a column": (GOOD, (*USUAL, "--values", "north,south"), "given together"),
     "a column without categories": (GOOD, (*USUAL, "--by", "ward"), "given together"),
     "categories twice": (GOOD, (*USUAL, *BY, "--values-file", "log.csv"), "given once"),
-    "no file of categories": (GOOD, (*USUAL, "--by", "ward", "--values-file", "nowhere"), "--values-file must be a file of"),
+    "no file of categories": (
+        GOOD,
+        (*USUAL, "--by", "ward", "--values-file", "nowhere"),
+        "--values-file must be a file of",
+    ),
     "undeclared category": (
         changed("south", "east"),
         (*USUAL, *BY),
@@ -134,7 +166,11 @@ REFUSED = {
     "other twice": (GOOD, (*USUAL, "--by", "ward", "--values", "a,other", "--undeclared", "other"), "without the name"),
     "value without a bound": (GOOD, (*USUAL, "--value", "n"), "--bound must be given with --value"),
     "bound 0": (GOOD, (*USUAL, "--value", "n", "--bound", "0"), "--bound must be"),
-    "bound beyond": (GOOD, (*USUAL, "--value", "n", "--bound", str(2**70)), "--bound must be at most 1,099,511,627,776"),
+    "bound beyond": (
+        GOOD,
+        (*USUAL, "--value", "n", "--bound", str(2**70)),
+        "--bound must be at most 1,099,511,627,776",
+    ),
     "sums beyond": (
         GOOD,
         (*DAILY, *RHO, "--horizon", "99999999", "--value", "n", "--bound", str(2**40)),
@@ -146,8 +182,12 @@ REFUSED = {
     "neighbours": (GOOD, (*USUAL, "--neighbours", "both"), "neighbours must be 'add-remove' or 'replace'"),
     "form": (GOOD, (*USUAL, "--as", "xml"), "--as must be one of csv, jsonl, parquet, table"),
     "follow a file": (GOOD, (*USUAL, "--follow"), "--follow must be for standard input and output"),
-    "far away": ("when\n2026-01-01\n9990-01-01\n", (*DAILY, *RHO, "--unbounded", "--every", "1s"), "at most 16,777,216 steps"),
-}  # fmt: skip
+    "far away": (
+        "when\n2026-01-01\n9990-01-01\n",
+        (*DAILY, *RHO, "--unbounded", "--every", "1s"),
+        "at most 16,777,216 steps",
+    ),
+}
 
 
 def before_and_after(folder):

@@ -5,7 +5,6 @@ import re
 import shlex
 from pathlib import Path
 
-import click
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -18,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 def commands(command, name="dpstream"):
     """Every command that does something, with its full name."""
-    if isinstance(command, click.Group) or hasattr(command, "commands"):
+    if hasattr(command, "commands"):
         for word, sub in command.commands.items():
             yield from commands(sub, f"{name} {word}")
     else:
@@ -27,9 +26,7 @@ def commands(command, name="dpstream"):
 
 COMMANDS = dict(commands(typer.main.get_command(app)))
 EXAMPLES = {
-    name: [
-        shlex.split(line) for line in re.findall(r"^ *Example: (dpstream .*?)\s*$", command.help or "", re.MULTILINE)
-    ]
+    name: re.findall(r"^ *Example: (dpstream .*?)\s*$", command.help or "", re.MULTILINE)
     for name, command in COMMANDS.items()
 }
 

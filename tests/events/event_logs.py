@@ -64,7 +64,7 @@ def write(events, folder, form):
 
 
 def number_of(when: dt.datetime, every: str, zone: str | None) -> int:
-    """The number of the step on some calendar of the zone: days, weeks and months by the wall, the rest by the clock."""
+    """The number of the step on some calendar of the zone: days and longer by the wall, hours by the clock."""
     wall = when.astimezone(ZoneInfo(zone)) if zone else when
     if every == "1d":
         return wall.toordinal()

@@ -49,7 +49,11 @@ def test_days_where_midnight_does_not_exist():
 def test_a_day_that_was_left_out_is_an_empty_step():
     # Samoa went from 29 to 31 December 2011 over night.
     days = Calendar("1d", moments("2011-12-29T12:00", zone="Pacific/Apia"))
-    assert days.steps(moments("2011-12-29T23:59", "2011-12-31", "2012-01-01", zone="Pacific/Apia")).tolist() == [0, 2, 3]
+    assert days.steps(moments("2011-12-29T23:59", "2011-12-31", "2012-01-01", zone="Pacific/Apia")).tolist() == [
+        0,
+        2,
+        3,
+    ]
 
 
 def test_hours_by_the_clock_on_days_of_23_and_25_hours():

@@ -65,7 +65,7 @@ def test_what_is_not_a_file(tmp_path):
     folder.mkdir()
     with pytest.raises(SourceMissing, match="is a folder"):
         read(folder, ["a"])
-    with pytest.raises(InvalidArgument, match="ending in .csv, "):
+    with pytest.raises(InvalidArgument, match=r"ending in .csv, "):
         read(file(tmp_path, "a\n1\n", "log.txt"), ["a"])
     with pytest.raises(InvalidArgument, match="--format must be one of csv"):
         format_of("log.csv", "xml")

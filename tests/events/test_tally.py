@@ -40,7 +40,7 @@ def shuffled(rng, events):
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize(("zone", "start"), LEAPS)
 def test_steps_where_clocks_leap(tmp_path, monkeypatch, zone, start, every):
-    rng = random.Random(f"{zone} {start} {every}")
+    rng = random.Random(f"{zone} {start} {every}")  # noqa: S311
     spread = dt.timedelta(days={"15m": 2, "1h": 3, "1d": 9, "1w": 60, "1mo": 200}[every])
     events = random_log(rng, start.replace(tzinfo=dt.UTC), spread, 120)
     wanted = expected(events, every, zone, by=True)
@@ -53,7 +53,7 @@ def test_steps_where_clocks_leap(tmp_path, monkeypatch, zone, start, every):
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_all_formats_add_up_to_the_same(tmp_path, monkeypatch, form):
-    rng = random.Random(5)
+    rng = random.Random(5)  # noqa: S311
     for size, by, value in ((7, True, True), (97, False, False), (1000, False, True), (1 << 24, True, False)):
         events = random_log(rng, dt.datetime(2026, 1, 30), dt.timedelta(days=40), 50)
         monkeypatch.setattr(text_chunks, "CHUNK_BYTES", size)
@@ -64,7 +64,7 @@ def test_all_formats_add_up_to_the_same(tmp_path, monkeypatch, form):
 
 @pytest.mark.parametrize("every", EVERY)
 def test_empty_steps_are_steps(tmp_path, every):
-    events = random_log(random.Random(1), dt.datetime(2026, 1, 1), dt.timedelta(days=90), 4)
+    events = random_log(random.Random(1), dt.datetime(2026, 1, 1), dt.timedelta(days=90), 4)  # noqa: S311
     found, _ = tallied(write(events, tmp_path, "csv"), every, None)
     np.testing.assert_array_equal(found, expected(events, every, None))
     assert found.sum() == 4

@@ -50,7 +50,7 @@ def test_numbers_since_1970(unit, factor):
         for value in (wrong, str(wrong)):
             with pytest.raises(RowRefused, match=rf"line 2, column 'when': expected a number of {unit} since 1970"):
                 read([value], unit)
-    with pytest.raises(RowRefused, match="got '12.5'"):
+    with pytest.raises(RowRefused, match=r"got '12\.5'"):
         read(["12.5"], unit)
 
 

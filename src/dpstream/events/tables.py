@@ -153,7 +153,7 @@ def _records(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iter
         if not names:
             names = _names(chunk, options)
             _check_columns(name, columns, names)
-        if not chunk.data:
+        if chunk.text == chunk.header:
             continue
         uneven = chunk.uneven(len(names))
         # Polars sees too many fields only if it reads all columns, and takes fields that are not there for empty ones.
@@ -167,7 +167,7 @@ def _records(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iter
 
 
 def _names(chunk: Chunk, options: dict[str, Any]) -> list[str]:
-    damage = Chunk(chunk.source, chunk.header, b"", chunk.first_line, chunk.separator).damage()
+    damage = Chunk(chunk.source, chunk.header, chunk.header, chunk.first_line, chunk.separator).damage()
     if damage is not None:
         raise damage
     return _parsed(chunk, pl.read_csv, n_rows=0, **options).columns
@@ -188,7 +188,7 @@ def _lines(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iterat
 
 def _parsed(chunk: Chunk, parse: Callable[..., pl.DataFrame], **options: object) -> pl.DataFrame:
     try:
-        return parse(chunk.header + chunk.data, **options)
+        return parse(chunk.text, **options)
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
         found = chunk.damage() or _bad_json(chunk)
