@@ -21,6 +21,7 @@ import polars as pl
 
 from dpstream.errors import ColumnMissing, InvalidArgument, SourceDamaged, SourceMissing
 from dpstream.events.text_chunks import Chunk, chunks
+from dpstream.events.waiting_reader import interruptible
 
 __all__ = ["FORMATS", "STDIN", "Format", "Table", "format_of", "tables"]
 
@@ -127,12 +128,12 @@ def _open(source: str) -> BinaryIO:
     if source == STDIN:
         # A reader of our own: closing it must not close the program's standard input.
         if _has_fileno():
-            return open(sys.stdin.fileno(), "rb", closefd=False)
+            return interruptible(sys.stdin.fileno())
         return io.BufferedReader(io.BytesIO(sys.stdin.buffer.read()))
     try:
         if Path(source).is_dir():
             raise SourceMissing(source=source, reason="is a folder, not a file")
-        return open(source, "rb")
+        return interruptible(source)
     except OSError as error:
         raise SourceMissing(source=source, reason=(error.strerror or str(error)).lower()) from None
 
