@@ -115,7 +115,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
         (["--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
         (["--horizon", str(2**60)], "horizon must be at most"),
         (["--delta", "0.1"], "the budget must be given as"),
-        (["--plot", "v.gif"], "a file that ends in .png, .svg or .pdf"),
+        (["--plot", "v.gif"], "a file ending in .png, .svg, .pdf, .html"),
         (["--plot", "v.png", "--epsilon", "1"], "it shows Gaussian mechanisms"),
     ],
 )

@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from dpstream.cli.release_plot import draw_releases, save_plot
+from dpstream.cli.picture import save_picture
+from dpstream.cli.release_plot import draw_releases
 from tests.cli.test_count import count, month, narrow_terminal, same_noise  # noqa: F401
 from tests.events.event_logs import WARDS, write
 
@@ -91,7 +92,7 @@ def test_moments_are_those_of_the_wall():
 
 def test_no_releases_is_an_empty_picture(tmp_path):
     for frame in (releases().clear(), releases(["a"]).clear()):
-        save_plot(draw_releases(frame, "A title", 0.95), tmp_path / "out.png", "A title")
+        save_picture(draw_releases(frame, "A title", 0.95), tmp_path / "out.png", "A title")
         assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -211,8 +211,8 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
         (["--rho", "1", "--horizon", "5", "--target-error", "3"], "left out with --target-error"),
         (["--horizon", "5", "--target-error", "-1"], "--target-error must be a whole number of at least 0"),
         (["--horizon", "5", "--target-error", "3", "--pure", "--delta", "0.1"], "--delta must be left out with --pure"),
-        (["--rho", "1", "--horizon", "5", "--plot", "curve.gif"], "a file that ends in .png, .svg or .pdf"),
-        (["--rho", "1", "--horizon", "5", "--plot", "nowhere/curve.png"], "a directory that exists"),
+        (["--rho", "1", "--horizon", "5", "--plot", "curve.gif"], "a file ending in .png, .svg, .pdf, .html"),
+        (["--rho", "1", "--horizon", "5", "--plot", "nowhere/curve.png"], "a file in a folder that is there"),
         (["--rho", "1", "--unbounded", "--objective", "uniform"], "no mechanism fits"),
     ],
 )

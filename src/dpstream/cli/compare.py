@@ -105,7 +105,7 @@ def compare(
             taken = nanoseconds_a_release(list(made.values()), horizon)
             rows = [replace(row, nanoseconds=one) for row, one in zip(rows, taken, strict=True)]
         if plot is not None and law == "gaussian":
-            save_picture(variance_over_time(made, horizon, budget), plot)
+            save_picture(variance_over_time(made, horizon, budget), plot, f"Error over {horizon:,} releases")
         if as_json:
             answer[law] = [asdict(row) for row in rows]
             answer[f"{law} left out"] = left_out

@@ -18,8 +18,9 @@ from dpstream.cli.count_notes import Notes
 from dpstream.cli.count_progress import reading_progress
 from dpstream.cli.group import Interrupted
 from dpstream.cli.output_files import check_apart, check_output, form_of, print_table, write_rows
+from dpstream.cli.picture import check_picture, save_picture
 from dpstream.cli.publication import LARGEST_STEP, Publication, Wanted
-from dpstream.cli.release_plot import check_plot, draw_releases, save_plot
+from dpstream.cli.release_plot import draw_releases
 from dpstream.errors import InvalidArgument
 from dpstream.events.measure import Measure
 from dpstream.events.tables import STDIN, tables
@@ -221,8 +222,7 @@ def count(
     shape = form_of(form, as_json=as_json)
     if output is not None:
         shape = check_output(output)
-    if plot is not None:
-        check_plot(plot)
+    check_picture(plot)
     sources = files or [STDIN]
     check_apart({"--output": output, "--plot": plot, "--store": store}, sources)
     if sources == [STDIN] and sys.stdin.isatty() and not follow:
@@ -320,7 +320,7 @@ def _draw(publication: Publication, frame: pl.DataFrame, plot: Path, notes: Note
         sums = np.cumsum(inputs, axis=0)
         names = wanted.measure.names
         truth = {name: sums[:, i] for i, name in enumerate(names)} if names else {"": sums}
-    save_plot(draw_releases(frame, title, wanted.confidence, truth), plot, title)
+    save_picture(draw_releases(frame, title, wanted.confidence, truth), plot, title)
 
 
 def _follow(publication: Publication, notes: Notes, form: str, file_format: str | None) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dpstream.charts import require_matplotlib
+from dpstream.cli.output_files import check_writable
 from dpstream.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -15,10 +19,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Plot", "check_picture", "save_picture"]
 
-SUFFIXES = (".png", ".svg", ".pdf")
+SUFFIXES = (".png", ".svg", ".pdf", ".html")
 
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw a picture: .png, .svg or .pdf (extra: plot).")
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw a picture: .png, .svg, .pdf or .html (extra: plot).")
 ]
 
 
@@ -28,21 +32,20 @@ def check_picture(path: Path | None) -> None:
     Raises
     ------
     InvalidArgument
-        If the suffix is none of .png, .svg and .pdf, or there is no such directory.
+        If the suffix is unknown, or the file cannot be written.
     MissingExtra
         Without matplotlib.
     """
     if path is None:
         return
     if path.suffix.lower() not in SUFFIXES:
-        raise InvalidArgument("--plot", str(path), f"a file that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
-    if not path.parent.is_dir():
-        raise InvalidArgument("--plot", str(path), "a file in a directory that exists")
+        raise InvalidArgument("--plot", str(path), f"a file ending in {', '.join(SUFFIXES)}")
+    check_writable("--plot", path)
     require_matplotlib()
 
 
-def save_picture(figure: Figure, path: Path) -> None:
-    """Write the picture in the format that its suffix names.
+def save_picture(figure: Figure, path: Path, title: str) -> None:
+    """Write the picture in the format that its suffix names; .html is a page that holds it.
 
     Raises
     ------
@@ -50,6 +53,21 @@ def save_picture(figure: Figure, path: Path) -> None:
         If the file cannot be written.
     """
     try:
-        figure.savefig(path, dpi=150)
+        if path.suffix.lower() == ".html":
+            path.write_text(_page(figure, html.escape(title)), encoding="utf-8")
+        else:
+            figure.savefig(path, dpi=150)
     except OSError as error:
         raise InvalidArgument("--plot", str(path), f"a file that can be written ({error.strerror})") from None
+
+
+def _page(figure: Figure, title: str) -> str:
+    held = io.BytesIO()
+    figure.savefig(held, format="svg")
+    picture = base64.b64encode(held.getvalue()).decode()
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{title}</title>\n'
+        '<meta name="viewport" content="width=device-width">\n'
+        f'<body style="max-width:60rem;margin:2rem auto;font-family:sans-serif"><h1>{title}</h1>\n'
+        f'<img alt="{title}" style="width:100%" src="data:image/svg+xml;base64,{picture}"></body></html>\n'
+    )

@@ -99,7 +99,7 @@ def plan(
             if target_error is None
             else error_over_budget(found.mechanism, kind, budget, **measured)
         )
-        save_picture(figure, plot)
+        save_picture(figure, plot, "What a budget buys")
     error = largest_error(found.mechanism, budget, distance, steps, confidence)
     sentence = _sentence(budget, horizon, error, confidence)
     if as_json:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import io
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from dpstream.charts import GREY, new_figure
-from dpstream.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["check_plot", "draw_releases", "save_plot"]
+__all__ = ["draw_releases"]
 
-SUFFIXES = (".png", ".svg", ".pdf", ".html")
 #: Colours of categories, in order, with dashes where they begin again (Okabe and Ito).
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 #: So few releases get a dot each.
@@ -27,17 +21,6 @@ FEW = 20
 _TRUE = "true total (not for publication)"
 _LAST = {"% band": 1, _TRUE[-6:]: 2}
 _DASHES = ("-", "--", ":", "-.")
-
-
-def check_plot(plot: Path) -> None:
-    """Refuse a picture that could not be saved, before any work is done."""
-    from dpstream.charts import require_matplotlib
-    from dpstream.cli.output_files import check_writable
-
-    if plot.suffix.lower() not in SUFFIXES:
-        raise InvalidArgument("--plot", str(plot), f"a file ending in {', '.join(SUFFIXES)}")
-    check_writable("--plot", plot)
-    require_matplotlib()
 
 
 def draw_releases(frame: pl.DataFrame, title: str, confidence: float, truth: dict[str, Any] | None = None) -> Figure:
@@ -114,21 +97,3 @@ def draw_releases(frame: pl.DataFrame, title: str, confidence: float, truth: dic
 def _plain(column: pl.Series) -> pl.Series:
     """Moments as the clock on the wall shows them, which is how they are labelled."""
     return column.dt.replace_time_zone(None) if isinstance(column.dtype, pl.Datetime) else column
-
-
-def save_plot(figure: Figure, path: Path, title: str) -> None:
-    """Save as a picture, or as a page that holds one."""
-    if path.suffix.lower() != ".html":
-        figure.savefig(path, dpi=150)
-        return
-    held = io.BytesIO()
-    figure.savefig(held, format="svg")
-    picture = base64.b64encode(held.getvalue()).decode()
-    name = html.escape(title)
-    path.write_text(
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{name}</title>\n'
-        '<meta name="viewport" content="width=device-width">\n'
-        f'<body style="max-width:60rem;margin:2rem auto;font-family:sans-serif"><h1>{name}</h1>\n'
-        f'<img alt="{name}" style="width:100%" src="data:image/svg+xml;base64,{picture}"></body></html>\n',
-        encoding="utf-8",
-    )
