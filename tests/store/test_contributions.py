@@ -149,3 +149,13 @@ def test_a_refused_step_keeps_nobody(counted, tmp_path):
         assert visits.contribution_limit(2).take("cid", 5) == 2
     with dp.Store(copy_of(counted, tmp_path), adopt=True) as store:
         assert counter(store).contribution_limit(2).take("ann", 1) == 0
+
+
+def test_verify_looks_at_who_was_counted(counted):
+    with dp.Store(counted) as store:
+        assert store.verify("visits").ok
+    execute(counted, "DELETE FROM contributions WHERE first = 2 AND stream = (SELECT min(stream) FROM contributions)")
+    with dp.Store(counted) as store:
+        found = store.verify("visits")
+        assert found.findings == ("who was counted from step 2 of stream 'visits' on is missing or changed",)
+        assert store.verify("calls").ok

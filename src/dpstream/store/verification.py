@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from dpstream.errors import InputOutOfBound, StoreDamaged, StreamUnknown
 from dpstream.release.counter import Counter
 from dpstream.release.running_sum import NORM_ERROR, RunningSum
+from dpstream.store.contributions import kept_people
 from dpstream.store.home import Home
 from dpstream.store.implied import Implied, implied
 from dpstream.store.rebuilt import rebuilt
@@ -104,8 +105,21 @@ def verify(home: Home, name: str, report: Report | None = None) -> Verified:
     except StoreDamaged as damage:
         findings.append(damage.what)
     findings += [f"{what}: {steps}" for what, steps in wrong.items()]
+    findings += _people(home, row)
     every_input = row.first_position is not None and isinstance(settled, Counter)
     return Verified(name, row.t, every_input, _lag(row, record), tuple(findings))
+
+
+def _people(home: Home, row: StreamRow) -> list[str]:
+    """What is wrong with the record of who was counted, where there is one."""
+    if not home.database.rows("SELECT 1 FROM contributions WHERE stream = ? LIMIT 1", (row.id,)):
+        return []
+    try:
+        for _ in kept_people(home.database, home.seals.stream(row.tag), row):
+            pass
+    except StoreDamaged as damage:
+        return [damage.what]
+    return []
 
 
 def _check_releases(
