@@ -15,7 +15,7 @@ demo: .venv/ready
 	$(BIN)/dpstream demo --folder output/demo
 
 test: .venv/ready lint
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup --cov --cov-report=term
+	$(BIN)/pytest --numprocesses 2 --cov --cov-report=term
 
 # What is too slow for every run: ten times the samples, and the known answers once more through the NumPy twin.
 heavy: .venv/ready

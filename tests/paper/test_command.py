@@ -17,9 +17,6 @@ from dpstream.paper.claims import CLAIMS
 from dpstream.paper.parts import PARTS
 from dpstream.paper.run import make_report
 
-#: All by one worker: the report is made once for them.
-pytestmark = pytest.mark.xdist_group("paper")
-
 TITLES = [part.title for part in PARTS]
 
 
