@@ -115,10 +115,10 @@ def test_the_proven_error_bound_holds_with_room_to_spare():
 
 
 def test_long_recurrences_stay_exact():
-    """Five thousand steps of a slow recurrence, a few of them held against balls."""
-    stream = NoiseStream(BufferedToeplitz(5000), 1e6, dtype="int64", key=fixed_key("long"))
-    values = stream.block(5000)
-    for t in (1, 2500, 5000):
+    """Two thousand steps of a slow recurrence, some of them held against balls."""
+    stream = NoiseStream(BufferedToeplitz(2000), 1e6, dtype="int64", key=fixed_key("long"))
+    values = stream.block(2000)
+    for t in (1, 1000, 2000):
         assert values[t - 1] == stream._ideal_integer(t, 0)
 
 
