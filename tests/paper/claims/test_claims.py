@@ -56,7 +56,6 @@ def test_a_claim_is_whole(maker, claims):
 
 @pytest.mark.parametrize("maker", [maker for maker in CLAIMS if maker.draw], ids=lambda maker: maker.key)
 def test_a_picture_needs_the_rows_alone(maker, claims):
-    pytest.importorskip("matplotlib")
     stored = json.loads(json.dumps(asdict(claims[maker.key]), allow_nan=False))
     figure = maker.draw(Claim(**stored | {"statement": "", "computed": "", "sharper": ""}))
     axes = figure.axes[0]
