@@ -1,71 +1,76 @@
-"""One exception per meaning, each carrying its numbers.
+"""The exceptions of this library, one for each meaning, with the numbers attached.
 
-Every error of this library is a `DpstreamError`. Those that stem from a bad argument are also `ValueError` (or
-`TypeError`), so that callers who know nothing of dpstream can still catch them.
+Every error raised on purpose is a `DpstreamError`. Those that stem from a bad argument are also a `ValueError` (or a
+`TypeError`), so that callers who know nothing of dpstream can catch them. They survive pickling, and so process pools.
+
+    DpstreamError
+    · InvalidArgument (BudgetError, ParticipationError), NoiseLawError, KeyLengthError, OutputMismatch, StateError
+    · CapacityError, DenseTooLarge, MechanismTooShort, NothingFits, SumsTooLarge
+    · HorizonExceeded, HorizonRequired, NoReleaseYet, ForkedStream, TooManyPeople
+    · InputTypeError, InputShapeError, InputNotFinite, InputOutOfBound
+    · StoreError
+      · NotAStore, StoreTooNew, StoreDamaged, StoreLost, StoreCopied, StoreOutdated, StoreMismatch
+      · StoreFull, StoreReadOnly, StoreNotWritten, StoreClosed, StoreBusy, LeaseLost, ForkedStore (also a ForkedStream)
+      · WrongMasterKey, KeyFileMissing, KeyFileDamaged, KeyFileExposed
+      · StreamUnknown, StreamRetired, BudgetLimitExceeded
+      · PositionGap, PositionConflict, PositionMissing, PositionUnexpected
+    · SourceError
+      · SourceMissing, SourceDamaged, ColumnMissing, RowRefused
+    · MissingExtra
 """
 
 from __future__ import annotations
 
-__all__ = [
-    "BudgetError",
-    "BudgetLimitExceeded",
-    "CapacityError",
-    "ColumnMissing",
-    "DenseTooLarge",
-    "DpstreamError",
-    "ForkedStore",
-    "ForkedStream",
-    "HorizonExceeded",
-    "HorizonRequired",
-    "InputNotFinite",
-    "InputOutOfBound",
-    "InputShapeError",
-    "InputTypeError",
-    "InvalidArgument",
-    "KeyFileDamaged",
-    "KeyFileExposed",
-    "KeyFileMissing",
-    "KeyLengthError",
-    "LeaseLost",
-    "MechanismTooShort",
-    "MissingExtra",
-    "NoReleaseYet",
-    "NoiseLawError",
-    "NotAStore",
-    "NothingFits",
-    "OutputMismatch",
-    "ParticipationError",
-    "PositionConflict",
-    "PositionGap",
-    "PositionMissing",
-    "PositionUnexpected",
-    "RowRefused",
-    "SourceDamaged",
-    "SourceError",
-    "SourceMissing",
-    "StateError",
-    "StoreBusy",
-    "StoreClosed",
-    "StoreCopied",
-    "StoreDamaged",
-    "StoreError",
-    "StoreFull",
-    "StoreLost",
-    "StoreMismatch",
-    "StoreNotWritten",
-    "StoreOutdated",
-    "StoreReadOnly",
-    "StoreTooNew",
-    "StreamRetired",
-    "StreamUnknown",
-    "SumsTooLarge",
-    "TooManyPeople",
-    "WrongMasterKey",
-]
+import inspect
+import pickle
+from typing import Any, ClassVar, dataclass_transform
 
 
 class DpstreamError(Exception):
     """The base of every error raised on purpose by dpstream."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild from class, message and fields, without `__init__`; a field that cannot be pickled becomes its repr.
+
+        `Exception.__reduce__` would call the class with the message alone, which kills the worker of a process pool.
+        """
+        return _without_init, (type(self), self.args), {name: _picklable(value) for name, value in vars(self).items()}
+
+
+def _without_init(kind: type[DpstreamError], arguments: tuple[object, ...]) -> DpstreamError:
+    return kind.__new__(kind, *arguments)
+
+
+def _picklable(value: object) -> object:
+    try:
+        pickle.dumps(value)
+    except Exception:  # an object that refuses to be pickled says so by whatever exception it likes
+        return repr(value)
+    return value
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+class _ErrorWithFields(DpstreamError):
+    """An error that is built from its annotated fields, by keyword, and keeps them as attributes.
+
+    `message` is a format string over the fields; `describe` replaces it where a format string is not enough.
+    """
+
+    message: ClassVar[str] = ""
+    field_names: ClassVar[frozenset[str]] = frozenset()
+
+    def __init_subclass__(cls) -> None:
+        cls.field_names = cls.field_names.union(inspect.get_annotations(cls))
+
+    def __init__(self, **fields: Any) -> None:
+        if fields.keys() != self.field_names:
+            raise TypeError(f"{type(self).__name__} takes {sorted(self.field_names)}, got {sorted(fields)}")
+        vars(self).update(fields)
+        super().__init__(self.describe())
+
+    def describe(self) -> str:
+        """Return the sentence that is shown, with the fields filled in."""
+        return self.message.format_map(vars(self))
 
 
 class InvalidArgument(DpstreamError, ValueError):
@@ -83,9 +88,7 @@ class InvalidArgument(DpstreamError, ValueError):
 
     def __init__(self, argument: str, given: object, allowed: str) -> None:
         super().__init__(f"{argument} must be {allowed}, got {given!r}")
-        self.argument = argument
-        self.given = given
-        self.allowed = allowed
+        self.argument, self.given, self.allowed = argument, given, allowed
 
 
 class BudgetError(InvalidArgument):
@@ -97,44 +100,7 @@ class ParticipationError(InvalidArgument):
 
 
 class NoiseLawError(DpstreamError, ValueError):
-    """A noise law, or a price, that this mechanism does not have."""
-
-
-class CapacityError(DpstreamError, ValueError):
-    """A tree of the given shape holds fewer steps than were asked for."""
-
-    def __init__(self, *, zeros: int, ones: int, holds: int, horizon: int) -> None:
-        super().__init__(
-            f"a smooth tree with zeros={zeros} and ones={ones} holds {holds} steps, but horizon={horizon} was asked for"
-        )
-        self.zeros, self.ones, self.holds, self.horizon = zeros, ones, holds, horizon
-
-
-class HorizonExceeded(DpstreamError):
-    """A step past the last one that the privacy guarantee covers."""
-
-    def __init__(self, *, horizon: int, step: int) -> None:
-        super().__init__(f"step {step} is past the horizon: this stream was built and priced for {horizon} steps")
-        self.horizon, self.step = horizon, step
-
-
-class HorizonRequired(DpstreamError, TypeError):
-    """A mechanism without a horizon was asked for something that needs a number of steps."""
-
-    def __init__(self, *, mechanism: str, method: str) -> None:
-        super().__init__(f"{mechanism} has no horizon: say how many steps, as in {method}(steps=1000)")
-        self.mechanism, self.method = mechanism, method
-
-
-class DenseTooLarge(DpstreamError, ValueError):
-    """Dense matrices were asked for at a size where they stop being useful."""
-
-    def __init__(self, *, steps: int, limit: int) -> None:
-        super().__init__(
-            f"factors() builds dense matrices and stops at {limit} steps, but {steps} were asked for;"
-            f" pass steps={limit} or less for the leading part, or use variance() and sensitivity()"
-        )
-        self.steps, self.limit = steps, limit
+    """A noise law, or a sensitivity, that this mechanism does not have."""
 
 
 class KeyLengthError(DpstreamError, ValueError):
@@ -145,393 +111,458 @@ class OutputMismatch(DpstreamError, ValueError):
     """An `out` array of the wrong shape, dtype or memory layout."""
 
 
-class ForkedStream(DpstreamError):
-    """A noise stream was used in a forked child process, where it would repeat its parent's noise."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "this process was forked while the stream was open: parent and child would publish the same noise under"
-            " different data, which gives the difference away. Keep using the stream in the parent, or call"
-            " stream.fresh() in the child for a stream of its own (its own key, its own budget, from step 1)"
-        )
-
-
 class StateError(DpstreamError, ValueError):
     """Saved bytes that are not a state of this stream: damaged, of another stream, or of another version."""
 
 
-class InputTypeError(DpstreamError, TypeError):
-    """A step's input is not made of what this lane adds up: whole numbers (exact) or real numbers (float)."""
-
-    def __init__(self, *, given: str, allowed: str) -> None:
-        super().__init__(f"a step's input must be {allowed}, got {given}; nothing was added")
-        self.given, self.allowed = given, allowed
+# -- mechanisms and streams -------------------------------------------------------------------------------------------
 
 
-class InputShapeError(DpstreamError, ValueError):
-    """A step's input has another shape than the releases."""
+class CapacityError(_ErrorWithFields, ValueError):
+    """A tree of the given shape holds fewer steps than were asked for."""
 
-    def __init__(self, *, given: tuple[int, ...], allowed: str) -> None:
-        super().__init__(f"a step's input must have shape {allowed}, got {given}; nothing was added")
-        self.given, self.allowed = given, allowed
-
-
-class InputNotFinite(DpstreamError, ValueError):
-    """A step's input holds a NaN or an infinity."""
-
-    def __init__(self) -> None:
-        super().__init__("a step's input must be finite, but holds a NaN or an infinity; nothing was added")
+    message = (
+        "a smooth tree with zeros={zeros} and ones={ones} holds {holds} steps, but horizon={horizon} was asked for"
+    )
+    zeros: int
+    ones: int
+    holds: int
+    horizon: int
 
 
-class InputOutOfBound(DpstreamError, ValueError):
-    """A step's input is larger than was declared, or negative where only counts are allowed."""
+class HorizonExceeded(_ErrorWithFields):
+    """A step past the last one that the privacy guarantee covers."""
 
-    def __init__(self, *, given: float, least: float, most: float, what: str) -> None:
-        super().__init__(
-            f"{what} of a step's input must be from {least:g} to {most:g}, got {given!r}; nothing was added."
-            " clip=True makes such inputs fit, and counts them"
-        )
-        self.given, self.least, self.most = given, least, most
+    message = "step {step} is past the horizon: this stream was built and priced for {horizon} steps"
+    horizon: int
+    step: int
 
 
-class MechanismTooShort(DpstreamError, ValueError):
-    """A mechanism is built and priced for fewer steps than were asked for."""
+class HorizonRequired(_ErrorWithFields, TypeError):
+    """A mechanism without a horizon was asked for something that needs a number of steps."""
 
-    def __init__(self, *, mechanism: str, holds: int, horizon: int | None) -> None:
-        asked = "horizon=None (no last step)" if horizon is None else f"horizon={horizon}"
-        super().__init__(f"{mechanism} is built and priced for {holds} steps, but {asked} was asked for")
-        self.mechanism, self.holds, self.horizon = mechanism, holds, horizon
+    message = "{mechanism} has no horizon: say how many steps, as in {method}(steps=1000)"
+    mechanism: str
+    method: str
 
 
-class SumsTooLarge(DpstreamError, ValueError):
+class DenseTooLarge(_ErrorWithFields, ValueError):
+    """Dense matrices were asked for at a size where they stop being useful."""
+
+    message = (
+        "factors() builds dense matrices and stops at {limit} steps, but {steps} were asked for;"
+        " pass steps={limit} or less for the leading part, or use variance() and sensitivity()"
+    )
+    steps: int
+    limit: int
+
+
+class ForkedStream(_ErrorWithFields):
+    """A noise stream was used in a forked child process, where it would repeat its parent's noise."""
+
+    message = (
+        "this process was forked while the stream was open: parent and child would publish the same noise under"
+        " different data, which gives the difference away. Keep using the stream in the parent, or call"
+        " stream.fresh() in the child for a stream of its own (its own key, its own budget, from step 1)"
+    )
+
+
+class MechanismTooShort(_ErrorWithFields, ValueError):
+    """A mechanism is built for fewer steps than were asked for."""
+
+    mechanism: str
+    holds: int
+    horizon: int | None
+
+    def describe(self) -> str:
+        asked = "horizon=None (no last step)" if self.horizon is None else f"horizon={self.horizon}"
+        return f"{self.mechanism} is built and priced for {self.holds} steps, but {asked} was asked for"
+
+
+class SumsTooLarge(_ErrorWithFields, ValueError):
     """Sums and noise of this size might not fit into 64 bits."""
 
-    def __init__(self, *, horizon: int, largest: int, noise: float, most: int) -> None:
-        super().__init__(
-            f"{horizon} steps of up to {largest} each, and noise of up to {noise:.3g}, may pass {most}, the most that"
-            " int64 sums are allowed to reach; use a shorter horizon, a smaller bound or a larger budget"
-        )
-        self.horizon, self.largest, self.noise, self.most = horizon, largest, noise, most
+    message = (
+        "{horizon} steps of up to {largest} each, and noise of up to {noise:.3g}, may pass {most}, the most that"
+        " int64 sums are allowed to reach; use a shorter horizon, a smaller bound or a larger budget"
+    )
+    horizon: int
+    largest: int
+    noise: float
+    most: int
 
 
-class NoReleaseYet(DpstreamError):
+class NoReleaseYet(_ErrorWithFields):
     """An interval was asked for before the first release."""
 
-    def __init__(self) -> None:
-        super().__init__("there is no release yet: an interval belongs to the last release, so add something first")
+    message = "there is no release yet: an interval belongs to the last release, so add something first"
 
 
-class NothingFits(DpstreamError, ValueError):
+class NothingFits(_ErrorWithFields, ValueError):
     """No mechanism can serve what was asked for."""
 
-    def __init__(self, *, wanted: str, reasons: dict[str, str]) -> None:
-        listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-        super().__init__(f"no mechanism fits {wanted} ({listed or 'none was considered'})")
-        self.wanted, self.reasons = wanted, reasons
+    wanted: str
+    reasons: dict[str, str]
+
+    def describe(self) -> str:
+        listed = "; ".join(f"{name}: {reason}" for name, reason in self.reasons.items())
+        return f"no mechanism fits {self.wanted} ({listed or 'none was considered'})"
 
 
-class TooManyPeople(DpstreamError):
+class TooManyPeople(_ErrorWithFields):
     """A new person appeared when a contribution limit had room for no more."""
 
-    def __init__(self, *, capacity: int) -> None:
-        super().__init__(
-            f"this ContributionLimit has met {capacity} people, its capacity, and cannot count another one; nothing"
-            " changed, and people it knows are still served. Build it with a larger capacity"
-        )
-        self.capacity = capacity
+    message = (
+        "this ContributionLimit has met {capacity} people, its capacity, and cannot count another one; nothing"
+        " changed, and people it knows are still served. Build it with a larger capacity"
+    )
+    capacity: int
+
+
+# -- a step's input ---------------------------------------------------------------------------------------------------
+
+
+class InputTypeError(_ErrorWithFields, TypeError):
+    """A step's input is not made of what this lane adds up: whole numbers (exact) or real numbers (float)."""
+
+    message = "a step's input must be {allowed}, got {given}; nothing was added"
+    given: str
+    allowed: str
+
+
+class InputShapeError(_ErrorWithFields, ValueError):
+    """A step's input has another shape than the releases."""
+
+    message = "a step's input must have shape {allowed}, got {given}; nothing was added"
+    given: tuple[int, ...]
+    allowed: str
+
+
+class InputNotFinite(_ErrorWithFields, ValueError):
+    """A step's input holds a NaN or an infinity."""
+
+    message = "a step's input must be finite, but holds a NaN or an infinity; nothing was added"
+
+
+class InputOutOfBound(_ErrorWithFields, ValueError):
+    """A step's input is larger than was declared, or negative where only counts are allowed."""
+
+    given: float
+    least: float
+    most: float
+    what: str
+
+    def describe(self) -> str:
+        refused = f"{self.what} of a step's input must be from {self.least:g} to {self.most:g}, got {self.given!r}"
+        advice = ". If a step may add up to more, build the stream with a larger per_step"
+        return f"{refused}; nothing was added{advice if self.given > self.most else ''}"
 
 
 # -- the durable store ------------------------------------------------------------------------------------------------
 
 
-class StoreError(DpstreamError):
+class StoreError(_ErrorWithFields):
     """The base of what can go wrong with a store's files; nothing was released by the call that raised it."""
 
 
 class NotAStore(StoreError, ValueError):
     """A path that is no dpstream store, and is left as it is."""
 
-    def __init__(self, *, path: str, found: str) -> None:
-        super().__init__(f"{path} is not a dpstream store: {found}; it was not touched")
-        self.path, self.found = path, found
+    message = "{path} is not a dpstream store: {found}; it was not touched"
+    path: str
+    found: str
 
 
 class StoreTooNew(StoreError):
     """A store written by a later version of this library."""
 
-    def __init__(self, *, path: str, found: int, known: int) -> None:
-        super().__init__(
-            f"{path} has store format {found}, but this dpstream knows formats up to {known}; it was not touched."
-            " Open it with the dpstream that wrote it, or a later one"
-        )
-        self.path, self.found, self.known = path, found, known
+    message = (
+        "{path} has store format {found}, but this dpstream knows formats up to {known}; it was not touched."
+        " Open it with the dpstream that wrote it, or a later one"
+    )
+    path: str
+    found: int
+    known: int
 
 
 class StoreDamaged(StoreError):
     """Something in the file is not what was written: a seal does not fit, or SQLite cannot read it."""
 
-    def __init__(self, *, path: str, what: str) -> None:
-        super().__init__(
-            f"{path} is damaged: {what}. Nothing was released. Put the newest backup back, or end the streams"
-            " with store.retire(name) and go on under new names"
-        )
-        self.path, self.what = path, what
+    message = (
+        "{path} is damaged: {what}. Nothing was released. Put the newest backup back, or end the streams"
+        " with store.retire(name) and go on under new names"
+    )
+    path: str
+    what: str
 
 
 class StoreFull(StoreError):
     """There is no room for the step, so it was not made; it can be tried again."""
 
-    def __init__(self, *, path: str) -> None:
-        super().__init__(f"no room on the disk of {path}: the step was not made, and can be tried again")
-        self.path = path
+    message = "no room on the disk of {path}: the step was not made, and can be tried again"
+    path: str
 
 
 class StoreReadOnly(StoreError):
     """The file, or its directory, may not be written."""
 
-    def __init__(self, *, path: str) -> None:
-        super().__init__(f"{path} cannot be written (file, directory or disk is read-only): the step was not made")
-        self.path = path
+    message = "{path} cannot be written (file, directory or disk is read-only): the step was not made"
+    path: str
 
 
 class StoreNotWritten(StoreError):
     """The operating system failed to write or to synchronise; whether the step is on the disk is not known."""
 
-    def __init__(self, *, path: str, reason: str) -> None:
-        super().__init__(
-            f"writing {path} failed ({reason}). Nothing was released. The step may or may not be on the disk:"
-            " try again with the same position, and it is counted once"
-        )
-        self.path, self.reason = path, reason
+    message = (
+        "writing {path} failed ({reason}). Nothing was released. The step may or may not be on the disk:"
+        " try again with the same position, and it is counted once"
+    )
+    path: str
+    reason: str
 
 
 class StoreClosed(StoreError):
     """A store, or a stream of it, was used after it was closed."""
 
-    def __init__(self, *, what: str) -> None:
-        super().__init__(f"{what} is closed")
-        self.what = what
+    message = "{what} is closed"
+    what: str
 
 
 class StoreBusy(StoreError):
     """Another process (or another object of this one) writes this stream, or holds the file for too long."""
 
-    def __init__(self, *, name: str, pid: int | None, started: str | None) -> None:
-        holder = "another process" if pid is None else f"process {pid}, started {started}"
-        super().__init__(f"{name} is being written by {holder}; a stream has one writer at a time. Reading is free")
-        self.name, self.pid, self.started = name, pid, started
+    name: str
+    pid: int | None
+    started: str | None
+
+    def describe(self) -> str:
+        holder = "another process" if self.pid is None else f"process {self.pid}, started {self.started}"
+        return f"{self.name} is being written by {holder}; a stream has one writer at a time, and any number of readers"
 
 
 class LeaseLost(StoreError):
     """The stream moved on without this writer: its file was replaced, or its lease taken, behind its back."""
 
-    def __init__(self, *, name: str) -> None:
-        super().__init__(
-            f"the stream {name!r} is no longer as this writer left it: it was retired, or its file was replaced while"
-            " it was open. Nothing was released; close this object and open the stream again"
-        )
-        self.name = name
+    message = (
+        "the stream {name!r} is no longer as this writer left it: it was retired, or its file was replaced while"
+        " it was open. Nothing was released; close this object and open the stream again"
+    )
+    name: str
 
 
 class StoreMismatch(StoreError, ValueError):
     """A stream was opened with another setting than it was created with."""
 
-    def __init__(self, *, name: str, setting: str, stored: object, given: object) -> None:
-        super().__init__(
-            f"the stream {name!r} was created with {setting}={stored!r}, but {setting}={given!r} was given. Pass"
-            f" {setting}={stored!r} to go on with it, or take another name for a new stream with a budget of its own"
-        )
-        self.name, self.setting, self.stored, self.given = name, setting, stored, given
+    message = (
+        "the stream {name!r} was created with {setting}={stored!r}, but {setting}={given!r} was given. Pass"
+        " {setting}={stored!r} to go on with it, or take another name for a new stream with a budget of its own"
+    )
+    name: str
+    setting: str
+    stored: object
+    given: object
 
 
 class StoreOutdated(StoreError):
     """The file is older than what was already released from it: a backup put back, or a copy that fell behind."""
 
-    def __init__(self, *, name: str, found: str, known: str) -> None:
-        super().__init__(
-            f"the stream {name!r} in this file {found}, but {known}: this is an old backup or a copy. Going on would"
-            " publish used noise under new data, which gives the data away. Safe ways out: put the newest file back;"
-            " or store.retire(name), which ends the stream and keeps its releases, and a new stream under another"
-            " name, with its own noise and its own budget"
-        )
-        self.name, self.found, self.known = name, found, known
+    message = (
+        "the stream {name!r} in this file {found}, but {known}: this is an old backup or a copy. Going on would"
+        " publish used noise under new data, which gives the data away. Safe ways out: put the newest file back;"
+        " or store.retire(name), which ends the stream and keeps its releases, and a new stream under another"
+        " name, with its own noise and its own budget"
+    )
+    name: str
+    found: str
+    known: str
 
 
 class StoreCopied(StoreError):
     """The store's files were copied, or moved to another disk."""
 
-    def __init__(self, *, path: str) -> None:
-        super().__init__(
-            f"{path} was copied or moved to another disk, witness and all. If the original goes on too, both publish"
-            " the same noise under different data. If it never will, open this one once with Store(path, adopt=True)"
-        )
-        self.path = path
+    message = (
+        "{path} was copied or moved to another disk, witness and all. If the original goes on too, both publish"
+        " the same noise under different data. If it never will, open this one once with Store(path, adopt=True)"
+    )
+    path: str
 
 
 class StoreLost(StoreError):
     """Of the store's two records, the database and its witness, one is missing."""
 
-    def __init__(self, *, missing: str, present: str) -> None:
-        super().__init__(
-            f"{present} is there, but {missing} is missing: it was lost, or only part of the store was copied. Put it"
-            " back, or start a new store under another path"
-        )
-        self.missing, self.present = missing, present
+    message = (
+        "{present} is there, but {missing} is missing: it was lost, or only part of the store was copied. Put it"
+        " back, or start a new store under another path"
+    )
+    missing: str
+    present: str
 
 
 class WrongMasterKey(StoreError):
     """The master key is not the one this store was created with."""
 
-    def __init__(self, *, path: str) -> None:
-        super().__init__(f"the master key given does not belong to {path} (or the file's first page is damaged)")
-        self.path = path
+    message = "the master key given does not belong to {path} (or the file's first page is damaged)"
+    path: str
 
 
 class KeyFileMissing(StoreError):
     """A store exists, its key file does not, and no key was given."""
 
-    def __init__(self, *, path: str) -> None:
-        super().__init__(
-            f"the key file {path} is missing: put it back, or give the key as master_key or in DPSTREAM_MASTER_KEY."
-            " Without it the stream cannot go on; its releases are still in the database"
-        )
-        self.path = path
+    message = (
+        "the key file {path} is missing: put it back, or give the key as master_key or in DPSTREAM_MASTER_KEY."
+        " Without it the stream cannot go on; its releases are still in the database"
+    )
+    path: str
 
 
 class KeyFileDamaged(StoreError):
     """A key file that does not hold a key. The message never holds any part of it."""
 
-    def __init__(self, *, path: str, found: str) -> None:
-        super().__init__(f"{path} is not a dpstream key file: {found}")
-        self.path, self.found = path, found
+    message = "{path} is not a dpstream key file: {found}"
+    path: str
+    found: str
 
 
 class KeyFileExposed(StoreError):
     """A key file that others can read."""
 
-    def __init__(self, *, path: str, mode: int) -> None:
-        super().__init__(f"others can read the master key (mode {mode:04o}); mend it with: chmod 600 {path}")
-        self.path, self.mode = path, mode
+    message = "others can read the master key (mode {mode:04o}); mend it with: chmod 600 {path}"
+    path: str
+    mode: int
 
 
 class StreamUnknown(StoreError, LookupError):
     """There is no stream of this name in the store."""
 
-    def __init__(self, *, name: str) -> None:
-        super().__init__(f"there is no stream {name!r} in this store")
-        self.name = name
+    message = "there is no stream {name!r} in this store"
+    name: str
 
 
 class StreamRetired(StoreError):
     """The stream was ended for good; its releases can still be read."""
 
-    def __init__(self, *, name: str) -> None:
-        super().__init__(f"the stream {name!r} was retired: its releases can be read, but it takes no further step")
-        self.name = name
+    message = "the stream {name!r} was retired: its releases can be read, but it takes no further step"
+    name: str
 
 
 class PositionGap(StoreError, ValueError):
     """A position that does not follow the last one: something in between is missing, or it is before the first."""
 
-    def __init__(self, *, position: int, first: int, following: int) -> None:
-        super().__init__(
-            f"position {position} does not fit: this stream knows positions from {first} on, and {following} is next;"
-            " nothing was added"
-        )
-        self.position, self.first, self.following = position, first, following
+    message = (
+        "position {position} does not fit: this stream knows positions from {first} on, and {following} is next;"
+        " nothing was added"
+    )
+    position: int
+    first: int
+    following: int
 
 
 class PositionConflict(StoreError, ValueError):
     """An old position came back with another value."""
 
-    def __init__(self, *, position: int, step: int) -> None:
-        super().__init__(
-            f"position {position} was counted at step {step} with another value; what was released stays, and nothing"
-            " was added"
-        )
-        self.position, self.step = position, step
+    message = (
+        "position {position} was counted at step {step} with another value; what was released stays, and nothing"
+        " was added"
+    )
+    position: int
+    step: int
 
 
 class PositionMissing(StoreError, ValueError):
     """A stream that was fed with positions was given an input without one."""
 
-    def __init__(self, *, following: int) -> None:
-        super().__init__(f"this stream is fed with positions, and {following} is next: give it; nothing was added")
-        self.following = following
+    message = "this stream is fed with positions, and {following} is next: give it; nothing was added"
+    following: int
 
 
 class PositionUnexpected(StoreError, ValueError):
     """A stream that has steps without positions was given one."""
 
-    def __init__(self, *, position: int, step: int) -> None:
-        super().__init__(
-            f"this stream has {step} steps without positions, so position {position} has no place in it; nothing was"
-            " added. Positions are for streams that have them from their first step"
-        )
-        self.position, self.step = position, step
+    message = (
+        "this stream has {step} steps without positions, so position {position} has no place in it; nothing was"
+        " added. Positions are for streams that have them from their first step"
+    )
+    position: int
+    step: int
 
 
 class BudgetLimitExceeded(StoreError):
     """A new stream would take the store's total above its limit."""
 
-    def __init__(self, *, name: str, limit: object, spent: object, asked: object) -> None:
-        super().__init__(
-            f"a new stream {name!r} with {asked!r} would exceed the store's limit {limit!r}: {spent} is promised"
-            " already. It was not created"
-        )
-        self.name, self.limit, self.spent, self.asked = name, limit, spent, asked
+    message = (
+        "a new stream {name!r} with {asked!r} would exceed the store's limit {limit!r}: {spent} is promised"
+        " already. It was not created"
+    )
+    name: str
+    limit: object
+    spent: object
+    asked: object
 
 
 class ForkedStore(StoreError, ForkedStream):
     """A store was used in a forked child of the process that had it open."""
 
-    def __init__(self) -> None:
-        DpstreamError.__init__(
-            self,
-            "this process was forked while the store was open, and neither locks nor SQLite's connections survive that."
-            " Keep using the store in the parent, or start the child as a new process (spawn instead of fork)",
-        )
+    message = (
+        "this process was forked while the store was open, and neither locks nor SQLite's connections survive that."
+        " Keep using the store in the parent, or start the child as a new process (spawn instead of fork)"
+    )
 
 
-class MissingExtra(DpstreamError, ImportError):
+# -- files of events, and what is not installed ----------------------------------------------------------------------
+
+
+class MissingExtra(_ErrorWithFields, ImportError):
     """An optional part of dpstream is not installed."""
 
-    def __init__(self, *, extra: str, needs: str) -> None:
-        super().__init__(f"this needs {needs}, which is not installed: pip install 'dpstream[{extra}]'")
-        self.extra = extra
+    message = "this needs {needs}, which is not installed: pip install 'dpstream[{extra}]'"
+    extra: str
+    needs: str
 
 
-class SourceError(DpstreamError, ValueError):
+class SourceError(_ErrorWithFields, ValueError):
     """Something is wrong with a file of events."""
 
 
 class SourceMissing(SourceError):
     """A file of events cannot be opened, or holds no events."""
 
-    def __init__(self, *, source: str, reason: str) -> None:
-        super().__init__(f"{source}: {reason}")
-        self.source = source
+    message = "{source}: {reason}"
+    source: str
+    reason: str
 
 
 class SourceDamaged(SourceError):
     """A file of events cannot be read to its end."""
 
-    def __init__(self, *, where: str, what: str) -> None:
-        super().__init__(f"{where}: {what}")
-        self.where = where
+    message = "{where}: {what}"
+    where: str
+    what: str
 
 
 class ColumnMissing(SourceError):
     """A file of events has no such column."""
 
-    def __init__(self, *, source: str, column: str, columns: list[str]) -> None:
-        super().__init__(f"{source} has no column {column!r}; its columns are {', '.join(map(repr, columns))}")
-        self.column, self.columns = column, columns
+    source: str
+    column: str
+    columns: list[str]
+
+    def describe(self) -> str:
+        columns = ", ".join(map(repr, self.columns))
+        return f"{self.source} has no column {self.column!r}; its columns are {columns}"
 
 
 class RowRefused(SourceError):
     """A row of a file of events cannot be counted."""
 
-    def __init__(self, *, where: str, column: str, given: object, allowed: str) -> None:
-        super().__init__(f"{where}, column {column!r}: expected {allowed}, got {given!r}")
-        self.where, self.column, self.given = where, column, given
+    message = "{where}, column {column!r}: expected {allowed}, got {given!r}"
+    where: str
+    column: str
+    given: object
+    allowed: str
+
+
+__all__ = sorted(
+    name
+    for name, kind in globals().items()
+    if isinstance(kind, type) and issubclass(kind, DpstreamError) and not name.startswith("_")
+)
