@@ -60,17 +60,20 @@ def check_mechanism(mechanism: Mechanism, steps: int | None = None) -> None:
     L, R = mechanism.factors(steps)
     _require(np.allclose(L @ R, np.tri(steps), atol=1e-8), "L @ R is not the prefix-sum matrix")
     order = 1 if mechanism.noise == "laplace" else 2
-    owed = np.linalg.lstsq(L, np.tri(steps), rcond=None)[0] if mechanism.price == "releases" else R
-    price = np.linalg.norm(owed, ord=order, axis=0).max()
-    _require(mechanism.sensitivity() >= price * (1 - 1e-11), f"sensitivity() is below the price {price} of its factors")
+    protected = np.linalg.lstsq(L, np.tri(steps), rcond=None)[0] if mechanism.sensitivity_of == "releases" else R
+    needed = np.linalg.norm(protected, ord=order, axis=0).max()
+    _require(
+        mechanism.sensitivity() >= needed * (1 - 1e-11),
+        f"sensitivity() is below {needed}, the sensitivity of its factors",
+    )
     pairs = [
-        np.linalg.norm(owed[:, i] + sign * owed[:, j], ord=order)
+        np.linalg.norm(protected[:, i] + sign * protected[:, j], ord=order)
         for i in range(min(steps, 12))
         for j in range(i + 2, min(steps, 12))
         for sign in (1, -1)
     ]
     twice = mechanism.sensitivity(Participation(times=2, separation=2))
-    _require(twice >= max([price, *pairs]) * (1 - 1e-11), "a person in two steps is underpriced")
+    _require(twice >= max([needed, *pairs]) * (1 - 1e-11), "sensitivity() to a person in two steps is too low")
     variance = mechanism.sensitivity() ** 2 * (L**2).sum(axis=1)
     stated = [mechanism.variance(t) for t in range(1, steps + 1)]
     _require(np.allclose(stated, variance, rtol=1e-8), "variance(t) is not sensitivity² · ‖L_t‖²")
@@ -163,7 +166,7 @@ def check_noise(make: Callable[[bytes, int], Any], steps: int = 24) -> None:
 
 
 def check_counter(make: Callable[..., Any], budget: Budget | None = None, horizon: int = 24) -> None:
-    """Check a counter: exact sums, one noise a step, refusals that change nothing, noise of the price asked for.
+    """Check a counter: exact sums, one noise a step, refusals that change nothing, enough noise for the budget.
 
     Parameters
     ----------
@@ -203,7 +206,7 @@ def check_counter(make: Callable[..., Any], budget: Budget | None = None, horizo
     released = np.array([np.array(wide.add(ones)) for _ in range(horizon)])
     _require(ones[7] == 2 and ones.sum() == 2, "add() changed the array it was given")
     noise = released - np.cumsum(np.tile(ones, (horizon, 1)), axis=0)
-    _check_priced(wide, budget, 3.0, noise.T.astype(np.float64), 1 / 12)
+    _check_scale(wide, budget, 3.0, noise.T.astype(np.float64), 1 / 12)
     low, high = wide.interval(0.9)
     inside = float(((low <= horizon * ones) & (horizon * ones <= high)).mean())
     _require(inside > 0.9 - FAR * math.sqrt(0.09 / STREAMS), f"interval(0.9) holds the truth {inside:.3f} of the time")
@@ -251,7 +254,7 @@ def check_running_sum(make: Callable[..., Any], budget: Budget | None = None, ho
     ones = np.zeros(STREAMS, dtype=np.float32)
     ones[7] = 2
     released = np.array([np.array(wide.add(ones)) for _ in range(horizon)], dtype=np.float64)
-    _check_priced(wide, budget, 3.0, (released - np.cumsum(np.tile(ones, (horizon, 1)), axis=0)).T, 0.0)
+    _check_scale(wide, budget, 3.0, (released - np.cumsum(np.tile(ones, (horizon, 1)), axis=0)).T, 0.0)
 
 
 def _silent(budget: Budget) -> Budget:
@@ -314,15 +317,15 @@ def _check_streams_differ(build: Callable[..., Any], data: NDArray[Any]) -> None
 # -- statistics -------------------------------------------------------------------------------------------------------
 
 
-def _check_priced(release: Any, budget: Budget, bound: float, noise: NDArray[np.float64], rounding: float) -> None:
+def _check_scale(release: Any, budget: Budget, bound: float, noise: NDArray[np.float64], rounding: float) -> None:
     """The noise has the law that the budget asks for, and `stddev` says so."""
     mechanism: Mechanism = release.mechanism
     scale = noise_scale(mechanism, budget, bound=bound)
     unit = 2 * scale**2 if mechanism.noise == "laplace" else scale**2
     for t in {1, noise.shape[1]}:
-        owed = unit * mechanism._row_norm(t)
+        needed = unit * mechanism.squared_row_norm(t)
         stated = release.stddev(t) ** 2
-        _require(owed * (1 - 1e-9) <= stated <= 1.001 * owed + 0.1, f"stddev({t})² is {stated}, but {owed} is owed")
+        _require(needed * (1 - 1e-9) <= stated <= 1.001 * needed + 0.1, f"stddev({t})² is {stated}, not {needed}")
     _check_law(noise, mechanism, scale, rounding)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from dpstream import Counter, NoiseStream
 from dpstream.audit import EveryCoordinate
 from dpstream.mechanisms import Binary, SquareRoot
-from dpstream.mechanisms.toeplitz_participation import first_columns_price
+from dpstream.mechanisms.toeplitz_participation import squared_norm_of_first_columns
 from dpstream.testing import fixed_key
 from tests.release import broken
 
@@ -66,7 +66,7 @@ class PricedAsToeplitz(SquareRoot):
         if participation.times == 1:
             return super()._sensitivity(participation)
         r = SquareRoot(self.horizon).factors()[1][:, 0]
-        price = first_columns_price(r, None, participation.times, participation.separation) / float(r @ r)
+        price = squared_norm_of_first_columns(r, None, participation.times, participation.separation) / float(r @ r)
         return price**0.5, True
 
 

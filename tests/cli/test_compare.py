@@ -35,7 +35,7 @@ def test_every_mechanism_has_a_row():
     row = next(line for line in result.output.splitlines() if " SmoothBinary.paper " in line)
     assert " 25.00 " in row  # C(10, 5) > 100, five zeros and five ones
     assert " 2.236 " in row
-    assert "the paper's tree and price" in row
+    assert "the paper's tree and sensitivity" in row
     assert "ns is the time of a release's noise here" in result.output
 
 

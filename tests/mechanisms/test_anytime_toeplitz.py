@@ -32,10 +32,10 @@ def square_root_sum(t):
 def test_ratio_to_the_known_horizon(exponent, buffers, most):
     m = AnytimeToeplitz(2**exponent)
     assert m.memory == buffers
-    starts, widths = m._priced.starts[8:], m._priced.widths[8:]
+    starts, widths = m._levels.starts[8:], m._levels.widths[8:]
     octaves = np.round(2 ** np.arange(16, exponent + 1e-9, 1 / 200))
     t = np.concatenate([np.arange(8.0, 2**16), octaves, starts, starts + widths - 1])
-    V = m.sensitivity() ** 2 * m._priced.row_norms(t.astype(np.int64))
+    V = m.sensitivity() ** 2 * m._levels.row_norms(t.astype(np.int64))
     assert (V / square_root_sum(t) ** 2).max() <= most
     # the first releases are no worse than the eighth may be
     assert max(m.variance(t) for t in range(1, 8)) <= most * square_root_sum(np.array([8.0]))[0] ** 2
@@ -45,10 +45,10 @@ def test_price_against_every_step():
     """At 2^20 all rows and columns can be looked at one by one, by other formulas."""
     m = AnytimeToeplitz(2**20)
     p, q = m.output_scale(1, 2**20), m.input_scale(1, 2**20)
-    largest = np.sqrt(column_norms(m._priced.right, p, q).max())
+    largest = np.sqrt(column_norms(m._levels.right, p, q).max())
     assert largest <= m.sensitivity() <= 1.001 * largest
     steps = np.concatenate([np.arange(1, 3000), np.arange(3000, 2**20, 97)])
-    np.testing.assert_allclose(m._priced.row_norms(steps), row_norms(m._priced.left, p, q)[steps - 1], rtol=1e-10)
+    np.testing.assert_allclose(m._levels.row_norms(steps), row_norms(m._levels.left, p, q)[steps - 1], rtol=1e-10)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 100, 3000])
@@ -80,7 +80,7 @@ def test_geometric_sums_against_ball_arithmetic(monkeypatch):
 
 @pytest.mark.parametrize("exponent", [40, 50])
 def test_price_against_longer_doubles(exponent):
-    levels = AnytimeToeplitz(2**exponent)._priced
+    levels = AnytimeToeplitz(2**exponent)._levels
     wide = [
         type(side)(side.gaps.astype(np.longdouble), side.weights.astype(np.longdouble))
         for side in (levels.left, levels.right)

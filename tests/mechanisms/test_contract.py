@@ -37,7 +37,7 @@ BOUNDED: dict[str, Callable[[int], Mechanism]] = {
     "Binary-laplace": lambda T: Binary(T, noise="laplace"),
     "SmoothBinary": SmoothBinary,
     "SmoothBinary-unpadded": lambda T: SmoothBinary(T, padded=False),
-    "SmoothBinary-nodes": lambda T: SmoothBinary(T, price="nodes"),
+    "SmoothBinary-nodes": lambda T: SmoothBinary(T, sensitivity_of="nodes"),
     "SmoothBinary-laplace": lambda T: SmoothBinary(T, noise="laplace"),
     "SmoothBinary-laplace-padded": lambda T: SmoothBinary(T, noise="laplace", padded=True),
     "SmoothBinary-paper": SmoothBinary.paper,
@@ -91,7 +91,7 @@ def materialise(mechanism: Mechanism, steps: int) -> np.ndarray:
 def price(mechanism: Mechanism, steps: int) -> float:
     """The largest column norm of R by nodes, or of L⁺A by releases."""
     L, R = mechanism.factors(steps)
-    if mechanism.price == "releases":
+    if mechanism.sensitivity_of == "releases":
         R = np.linalg.lstsq(L, np.tri(steps), rcond=None)[0]
     return float(np.linalg.norm(R, ord=1 if mechanism.noise == "laplace" else None, axis=0).max())
 
@@ -251,7 +251,7 @@ def brute_force(mechanism: Mechanism, participation: Participation) -> float:
     """The price of the worst pattern, by looking at all of them."""
     T = mechanism.horizon
     L, R = mechanism.factors()
-    if mechanism.price == "releases":
+    if mechanism.sensitivity_of == "releases":
         R = np.linalg.lstsq(L, np.tri(T), rcond=None)[0]
     order = 1 if mechanism.noise == "laplace" else 2
     worst = 0.0

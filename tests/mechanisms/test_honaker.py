@@ -67,7 +67,7 @@ def test_known_values():
 
 def test_better_than_binary_by_at_most_two_before_pricing():
     for horizon in (7, 100, 10**6):
-        rows = Binary(horizon)._max_row_norm(horizon) / Honaker(horizon)._max_row_norm(horizon)
+        rows = Binary(horizon).max_squared_row_norm(horizon) / Honaker(horizon).max_squared_row_norm(horizon)
         assert 1 < rows < 2
 
 

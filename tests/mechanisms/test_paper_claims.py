@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpstream.mechanisms import Binary, SmoothBinary
-from dpstream.mechanisms.labels import lowest_block
+from dpstream.mechanisms.labels import lowest_run_of_ones
 
 
 def test_figure_2_labels_and_nodes():
@@ -49,7 +49,7 @@ def test_lemma_3_5_replacements(half):
     horizon = comb(2 * half, half) - 1
     m = SmoothBinary.paper(horizon)
     assert (m.zeros, m.ones) == (half, half)
-    cost = sum(lowest_block(m.label(t)) for t in range(2, horizon + 1))
+    cost = sum(lowest_run_of_ones(m.label(t)) for t in range(2, horizon + 1))
     assert cost == comb(2 * half + 1, half + 1) - (2 * half + 1)
     assert cost <= 2 * horizon
 

@@ -37,10 +37,10 @@ def test_moments_and_draws_against_counting():
         for horizon in (1, 4, 5, 12, 13, 40, 60, 200):
             m = SignedDigits(horizon, base=base)
             sums = [sum(abs(d) for d in m.digits(t)) for t in range(1, horizon + 1)]
-            assert m._row_norms(horizon).tolist() == sums
+            assert m.squared_row_norms(horizon).tolist() == sums
             for steps in {1, (horizon + 1) // 2, horizon}:
-                assert m._max_row_norm(steps) == max(sums[:steps])
-                assert m._mean_row_norm(steps) == pytest.approx(np.mean(sums[:steps]))
+                assert m.max_squared_row_norm(steps) == max(sums[:steps])
+                assert m.mean_squared_row_norm(steps) == pytest.approx(np.mean(sums[:steps]))
             counts = [m.draws_at(t) for t in range(1, horizon + 1)]
             assert m.draws_per_step.worst == max(counts)
             assert m.draws_per_step.average == pytest.approx(np.mean(counts))

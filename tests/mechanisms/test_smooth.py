@@ -10,20 +10,20 @@ from dpstream.errors import CapacityError, HorizonExceeded, InvalidArgument, Noi
 from dpstream.mechanisms import SmoothBinary
 from dpstream.mechanisms.labels import (
     label_at,
-    least_partner,
-    lowest_block,
+    least_ones_for,
+    lowest_run_of_ones,
     next_label,
     sum_over_leaves,
     trailing_ones,
 )
-from dpstream.mechanisms.release_price import cheapest_shape, release_price
+from dpstream.mechanisms.released_sensitivity import best_tree_shape, squared_sensitivity_of_releases
 from dpstream.participation import Participation
 from tests.mechanisms.tree_checks import check_participation, check_walk
 
 VARIANTS = {
     "default": {},
     "unpadded": {"padded": False},
-    "nodes": {"padded": True, "price": "nodes"},
+    "nodes": {"padded": True, "sensitivity_of": "nodes"},
     "laplace": {"noise": "laplace"},
     "laplace padded": {"noise": "laplace", "padded": True},
     "spare zeros": {"zeros": 9, "ones": 6},
@@ -53,11 +53,11 @@ def test_draws_per_step(options):
 
 
 def test_what_is_left_out_is_resolved():
-    assert SmoothBinary(1023) == SmoothBinary(1023, padded=True, price="releases", zeros=5, ones=8)
-    assert SmoothBinary(1023, padded=False) == SmoothBinary(1023, padded=False, price="nodes", zeros=5, ones=8)
-    assert SmoothBinary(1023, price="nodes") == SmoothBinary(1023, padded=False)
+    assert SmoothBinary(1023) == SmoothBinary(1023, padded=True, sensitivity_of="releases", zeros=5, ones=8)
+    assert SmoothBinary(1023, padded=False) == SmoothBinary(1023, padded=False, sensitivity_of="nodes", zeros=5, ones=8)
+    assert SmoothBinary(1023, sensitivity_of="nodes") == SmoothBinary(1023, padded=False)
     laplace = SmoothBinary(1023, noise="laplace")
-    assert (laplace.padded, laplace.price, laplace.zeros, laplace.ones) == (False, "nodes", 3, 17)
+    assert (laplace.padded, laplace.sensitivity_of, laplace.zeros, laplace.ones) == (False, "nodes", 3, 17)
     assert SmoothBinary(1023, ones=8).zeros == 5
     assert SmoothBinary(1023, noise="laplace", zeros=4).ones == 11
 
@@ -76,13 +76,13 @@ def test_chosen_product_is_the_least_and_ties_go_to_fewer_zeros():
     for horizon in (*range(1, 80), 1000):
         for power, noise in ((1, "gaussian"), (2, "laplace")):
             m = SmoothBinary(horizon, noise=noise, padded=False)
-            pairs = [(a**power * least_partner(a, horizon + 1), a) for a in range(1, 40)]
+            pairs = [(a**power * least_ones_for(a, horizon + 1), a) for a in range(1, 40)]
             assert (m.zeros**power * m.ones, m.zeros) == min(pairs)
 
 
 def test_unpadded_prices_are_the_same():
-    nodes = SmoothBinary(100, padded=False, price="nodes")
-    releases = SmoothBinary(100, padded=False, price="releases")
+    nodes = SmoothBinary(100, padded=False, sensitivity_of="nodes")
+    releases = SmoothBinary(100, padded=False, sensitivity_of="releases")
     assert nodes.sensitivity() == releases.sensitivity()
     assert nodes != releases
 
@@ -91,9 +91,11 @@ def test_spare_zeros_cost_nothing_by_releases_but_are_nodes():
     spare = {"zeros": 9, "ones": 6}
     needed = SmoothBinary(60, ones=6).zeros
     assert SmoothBinary(60, **spare).sensitivity() == pytest.approx(SmoothBinary(60, ones=6).sensitivity())
-    by_nodes = SmoothBinary(60, padded=False, price="nodes", **spare)
+    by_nodes = SmoothBinary(60, padded=False, sensitivity_of="nodes", **spare)
     assert by_nodes.sensitivity() ** 2 == pytest.approx(9)
-    assert SmoothBinary(60, padded=False, price="releases", **spare).sensitivity() ** 2 == pytest.approx(needed)
+    assert SmoothBinary(60, padded=False, sensitivity_of="releases", **spare).sensitivity() ** 2 == pytest.approx(
+        needed
+    )
 
 
 def test_mean_of_the_unpadded_tree():
@@ -104,8 +106,8 @@ def test_mean_of_the_unpadded_tree():
 
 
 def test_a_trillion_steps_at_once():
-    cheapest_shape.cache_clear()
-    release_price.cache_clear()
+    best_tree_shape.cache_clear()
+    squared_sensitivity_of_releases.cache_clear()
     begin = time.perf_counter()
     m = SmoothBinary(10**12)
     variance = m.max_variance()
@@ -145,7 +147,7 @@ def test_labels_against_enumeration():
     assert [next_label(x) for x in labels[:-1]] == labels[1:]
     trailing = [(~x & (x + 1)).bit_length() - 1 for x in labels]
     assert trailing_ones(4, 5, 0, len(labels)).tolist() == trailing
-    assert [lowest_block(x) - 1 for x in labels[:-1]] == trailing[1:]
+    assert [lowest_run_of_ones(x) - 1 for x in labels[:-1]] == trailing[1:]
     for leaves in range(1, len(labels) + 1):
         assert sum_over_leaves(4, 5, leaves, lambda z, o: comb(z + o, z + 1)) == sum(trailing[:leaves])
 
@@ -180,8 +182,8 @@ def test_too_little_capacity():
 
 
 def test_laplace_cannot_be_priced_by_releases():
-    with pytest.raises(NoiseLawError, match=r"price='releases' needs Gaussian noise"):
-        SmoothBinary(10, noise="laplace", price="releases")
+    with pytest.raises(NoiseLawError, match=r"sensitivity_of='releases' needs Gaussian noise"):
+        SmoothBinary(10, noise="laplace", sensitivity_of="releases")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_laplace_cannot_be_priced_by_releases():
         ({"zeros": 0}, "zeros must be a whole number of at least 1, got 0"),
         ({"ones": 1.5}, "ones must be a whole number of at least 1, got 1.5"),
         ({"padded": 1}, "padded must be True, False or None, got 1"),
-        ({"price": "free"}, "price must be 'nodes', 'releases' or None, got 'free'"),
+        ({"sensitivity_of": "free"}, "sensitivity_of must be 'nodes', 'releases' or None, got 'free'"),
         ({"noise": "uniform"}, "noise must be 'gaussian' or 'laplace', got 'uniform'"),
     ],
 )

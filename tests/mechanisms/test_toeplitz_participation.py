@@ -12,7 +12,7 @@ from dpstream import Participation
 from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz
 from dpstream.mechanisms.optimal import Optimal
 from dpstream.mechanisms.square_root import SquareRoot
-from dpstream.mechanisms.toeplitz_participation import first_columns_price, lag_bound
+from dpstream.mechanisms.toeplitz_participation import lag_bound, squared_norm_of_first_columns
 
 EXACT = [
     SquareRoot,
@@ -88,8 +88,8 @@ def test_the_summed_column_is_found_by_strides() -> None:
         for i in range(times):
             if i * separation < T:
                 column[i * separation :] += r[: T - i * separation]
-        assert first_columns_price(r, None, times, separation) == pytest.approx(column @ column)
-        assert first_columns_price(r, w, times, separation) == pytest.approx(column**2 @ w)
+        assert squared_norm_of_first_columns(r, None, times, separation) == pytest.approx(column @ column)
+        assert squared_norm_of_first_columns(r, w, times, separation) == pytest.approx(column**2 @ w)
 
 
 def test_the_bound_by_lags_skips_lags_only_upwards() -> None:

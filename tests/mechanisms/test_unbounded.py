@@ -52,7 +52,7 @@ def test_no_element_moves_more_than_one_under_gaussian_noise(inner: type[Mechani
     # What the releases cost; for a tree priced by its releases the nodes cost more than is charged.
     released = np.diag(A.T @ np.linalg.solve(L @ L.T, A))
     assert released.max() ** 0.5 <= m.sensitivity()
-    if m.price == "nodes":
+    if m.sensitivity_of == "nodes":
         columns = np.linalg.norm(m.factors(100)[1], axis=0)
         assert columns.max() <= m.sensitivity() <= columns.max() * (1 + 1e-8)
         assert m.sensitivity_is_exact()
@@ -64,7 +64,7 @@ def test_no_element_moves_more_than_one_under_laplace_noise(inner: type[Mechanis
     m = Unbounded(inner, noise="laplace")
     L, R = m.factors(100)
     assert np.abs(R).sum(axis=0).max() == pytest.approx(m.sensitivity(), rel=1e-9)
-    assert (L**2).sum(axis=1) == pytest.approx(m._row_norms(100), rel=1e-12)
+    assert (L**2).sum(axis=1) == pytest.approx(m.squared_row_norms(100), rel=1e-12)
 
 
 def test_variances() -> None:

@@ -43,7 +43,7 @@ def check_walk(mechanism: StackMechanism, steps: int) -> None:
 def worst_pattern(mechanism: Mechanism, steps: int, participation: Participation) -> float:
     """The dearest pattern of participation among all, by trying them."""
     L, R = mechanism.factors(steps)
-    if mechanism.price == "releases":
+    if mechanism.sensitivity_of == "releases":
         R = np.linalg.pinv(L) @ np.tri(steps)
     gram = R.T @ R
     columns = np.abs(R).sum(axis=0)

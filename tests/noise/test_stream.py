@@ -425,4 +425,4 @@ def test_square_root_keeps_no_history():
     stream = NoiseStream(SquareRoot(2**14), 1.0, 64, key=fixed_key("history"))
     for _ in range(300):
         stream.step()
-    assert stream._engine._owed.nbytes <= 256 * 64 * 4
+    assert stream._engine._pending.nbytes <= 256 * 64 * 4

@@ -11,18 +11,18 @@ from dpstream.mechanisms import Binary
 # -- mechanisms -------------------------------------------------------------------------------------------------------
 
 
-class Underpriced(Binary):
+class TooLowASensitivity(Binary):
     def _sensitivity(self, participation):
         return 0.9 * super()._sensitivity(participation)[0], True
 
 
-class PricesOneStepOnly(Binary):
+class OneStepOnly(Binary):
     def _sensitivity(self, participation):
         return super()._sensitivity(Participation())
 
 
 class OtherStream(Binary):
-    """Streams a tree that forgets to pop: not the matrix it is priced for."""
+    """Streams a tree that forgets to pop: not the matrix its sensitivity is for."""
 
     def advance(self, state, draws):
         noise, following = super().advance(state, draws)
@@ -44,7 +44,7 @@ class RunsForEver(Binary):
 
 
 class WrongVariance(Binary):
-    def _row_norm(self, t):
+    def squared_row_norm(self, t):
         return 1.0
 
 
@@ -55,8 +55,8 @@ class WrongFactors(Binary):
 
 
 MECHANISMS = {
-    Underpriced: "sensitivity",
-    PricesOneStepOnly: "two steps is underpriced",
+    TooLowASensitivity: "sensitivity",
+    OneStepOnly: "two steps is too low",
     OtherStream: "covariance is not that of L",
     ChangesItsDraws: "two different noises|changed the draws",
     RunsForEver: "past the horizon",

@@ -101,7 +101,7 @@ def test_the_weights_are_those_of_the_row(name):
         row = np.sort(np.abs(L[t - 1][L[t - 1] != 0])) * 2.0
         held = np.repeat(noise.scales, noise.counts)
         np.testing.assert_allclose(np.sort(held), row, rtol=1e-12)
-        assert noise.variance == pytest.approx(2 * 4.0 * mechanism._row_norm(t))
+        assert noise.variance == pytest.approx(2 * 4.0 * mechanism.squared_row_norm(t))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_weights_are_those_of_the_row(name):
 )
 def test_far_steps_are_fast(mechanism):
     noise = noise_at(mechanism, 3.0, 10**9 - 7)
-    assert noise.variance == pytest.approx(18 * mechanism._row_norm(10**9 - 7))
+    assert noise.variance == pytest.approx(18 * mechanism.squared_row_norm(10**9 - 7))
     assert half_width(noise, 0.999) > half_width(noise, 0.9) > 0
 
 

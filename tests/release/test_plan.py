@@ -55,7 +55,7 @@ def test_ranking_under_participation_uses_its_price():
     participation = dp.Participation(times=8)
     rows = [row for row in dp.plan(200, BUDGET, participation=participation).rows if row.fits]
     owed = [
-        noise_scale(r.mechanism, BUDGET, participation=participation) ** 2 * r.mechanism._max_row_norm(200)
+        noise_scale(r.mechanism, BUDGET, participation=participation) ** 2 * r.mechanism.max_squared_row_norm(200)
         for r in rows
     ]
     assert owed == sorted(owed)

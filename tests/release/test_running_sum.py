@@ -188,7 +188,7 @@ def test_looking():
     total.add(np.zeros((2, 3), dtype=np.float32))
     assert (total.t, total.remaining) == (1, 49)
     scale = noise_scale(total.mechanism, total.budget, bound=1 + 2.0**-15, participation=dp.Participation(2))
-    assert total.stddev() == pytest.approx(scale * total.mechanism._row_norm(1) ** 0.5)
+    assert total.stddev() == pytest.approx(scale * total.mechanism.squared_row_norm(1) ** 0.5)
     text = total.describe()
     for words in ("running sums", "ZCDP(rho=0.5)", "at most 2 steps", "ℓ2 norm", "real-valued noise"):
         assert words in text

@@ -15,13 +15,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream.arguments import check_whole
 from dpstream.audit.certificate import Certificate, check_confidence, error_rate_bound
 from dpstream.audit.promise import Promise
 from dpstream.audit.search import SHORTLIST, errors_at, search, thresholds_between
 from dpstream.audit.trials import MakeRelease, Stream, blocks, run
 from dpstream.budget import Budget
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import check_whole
 from dpstream.release.terms import check_budget
 
 __all__ = ["WASTEFUL", "Audit", "Verdict", "audit"]

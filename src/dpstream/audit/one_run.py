@@ -28,12 +28,13 @@ import scipy
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from dpstream.arguments import check_whole
 from dpstream.audit.certificate import check_confidence
 from dpstream.audit.promise import Promise
 from dpstream.audit.statistic import solve
 from dpstream.budget import ApproxDP, Budget, PureDP, gaussian_epsilon
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import Mechanism, check_whole
+from dpstream.mechanisms.base import Mechanism
 
 __all__ = ["Canaries", "OneRun", "canary_scores", "one_run_audit", "plant"]
 

@@ -20,9 +20,9 @@ import numpy as np
 import scipy
 from scipy.special import ndtri
 
+from dpstream.arguments import check_whole
 from dpstream.audit.certificate import check_confidence
 from dpstream.budget import Budget
-from dpstream.mechanisms.base import check_whole
 from dpstream.release import Counter
 
 __all__ = ["Timing", "time_counter"]

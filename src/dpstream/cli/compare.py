@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from dpstream import mechanisms as m
+from dpstream.arguments import check_horizon
 from dpstream.budget import Budget
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
 from dpstream.cli.compare_picture import variance_over_time
@@ -19,14 +20,14 @@ from dpstream.cli.mechanism_speed import nanoseconds_a_release
 from dpstream.cli.picture import Plot, check_picture, save_picture
 from dpstream.cli.printed import narrow_table, progress_bar, say, show_table
 from dpstream.errors import DpstreamError, InvalidArgument
-from dpstream.mechanisms.base import Mechanism, NoiseLaw, check_horizon
+from dpstream.mechanisms.base import Mechanism, NoiseLaw
 
 #: (row title, constructor, what to say of it), in the order of the paper's Table 1, then what came after.
 GAUSSIAN: list[tuple[str, Callable[[int], Mechanism], str]] = [
     ("Binary", m.Binary, "the classic"),
     ("Honaker", m.Honaker, "estimates from below"),
-    ("SmoothBinary.paper", m.SmoothBinary.paper, "the paper's tree and price"),
-    ("SmoothBinary", m.SmoothBinary, "priced by releases"),
+    ("SmoothBinary.paper", m.SmoothBinary.paper, "the paper's tree and sensitivity"),
+    ("SmoothBinary", m.SmoothBinary, "sensitivity of the releases"),
     ("WeightedTree", m.WeightedTree, "a variance for each node"),
     ("SquareRoot", m.SquareRoot, "Henzinger et al."),
     ("SquareRoot normalized", lambda T: m.SquareRoot(T, normalized=True), "columns normalised"),
@@ -62,7 +63,7 @@ class Row:
     mechanism: str
     largest: float
     mean: float
-    price: float
+    sensitivity: float
     draws_worst: int
     draws_mean: float
     memory: int
@@ -118,7 +119,7 @@ def compare(
     ns = "; ns is the time of a release's noise here, in nanoseconds, whole numbers in blocks" if speed else ""
     say(
         console,
-        f"{what}; price is the sensitivity that the noise is scaled by; draws are those of a release at worst (on"
+        f"{what}; sensitivity is what the noise is scaled by; draws are those of a release at worst (on"
         " average); memory counts the vectors held between two releases (without a horizon: at a million steps)"
         f"{ns}.",
     )
@@ -127,7 +128,7 @@ def compare(
 def _made(
     makers: list[tuple[str, Callable[[int], Mechanism], str]], horizon: int, *, optimal: bool
 ) -> tuple[dict[str, Mechanism], dict[str, str]]:
-    """The mechanisms that reach the horizon, solved and priced; and why the others are left out."""
+    """The mechanisms that reach the horizon, solved; and why the others are left out."""
     made: dict[str, Mechanism] = {}
     left_out: dict[str, str] = {}
     with progress_bar() as progress:
@@ -162,7 +163,7 @@ def _print_table(
     console: Console, law: NoiseLaw, rows: list[Row], left_out: dict[str, str], horizon: int, budget: Budget | None
 ) -> None:
     what = "V" if budget is None else "std"
-    headings = ["mechanism", f"max {what}", f"mean {what}", "price", "draws", "memory"]
+    headings = ["mechanism", f"max {what}", f"mean {what}", "sensitivity", "draws", "memory"]
     timed = any(row.nanoseconds is not None for row in rows)
     headings += ["ns"] * timed
     notes = {name: note for name, _, note in (GAUSSIAN if law == "gaussian" else LAPLACE)}
@@ -170,7 +171,7 @@ def _print_table(
     about = TITLES[law] if budget is None else budget_in_words(budget)
     table = narrow_table(headings, title=f"{horizon:,} releases. {about}", words=("note",))
     for row in rows:
-        cells = [row.mechanism, f"{row.largest:.2f}", f"{row.mean:.2f}", f"{row.price:.3f}"]
+        cells = [row.mechanism, f"{row.largest:.2f}", f"{row.mean:.2f}", f"{row.sensitivity:.3f}"]
         cells += [f"{row.draws_worst} ({row.draws_mean:.2f})", f"{row.memory:,}"]
         cells += [] if row.nanoseconds is None else [f"{row.nanoseconds:,.0f}"]
         table.add_row(*[*cells, notes[row.mechanism]][: len(headings)])

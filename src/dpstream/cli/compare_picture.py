@@ -25,8 +25,8 @@ def variance_over_time(mechanisms: Mapping[str, Mechanism], horizon: int, budget
     axes = figure.add_subplot()
     for name, mechanism in mechanisms.items():
         at = steps_to_draw(mechanism, horizon)
-        price = mechanism.sensitivity()
-        errors = np.array([mechanism._row_norm(t) for t in at]) * price**2
+        sensitivity = mechanism.sensitivity()
+        errors = np.array([mechanism.squared_row_norm(t) for t in at]) * sensitivity**2
         if budget is not None:
             errors = budget.scale(1.0) * np.sqrt(errors)
         # Variants look like the mechanism they are variants of, only thinner.

@@ -13,6 +13,7 @@ import polars as pl
 import typer
 from rich.console import Console
 
+from dpstream.arguments import check_whole
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
 from dpstream.cli.count_notes import Notes
 from dpstream.cli.count_progress import reading_progress
@@ -25,7 +26,6 @@ from dpstream.errors import InvalidArgument
 from dpstream.events.measure import Measure
 from dpstream.events.tables import STDIN, tables
 from dpstream.events.tally import TimeTally
-from dpstream.mechanisms.base import check_whole
 from dpstream.release.interval import check_confidence
 from dpstream.release.terms import check_neighbours
 

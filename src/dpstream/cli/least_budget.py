@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from dpstream.arguments import check_whole
 from dpstream.budget import Budget, approx_dp, noise_scale, pure_dp, zcdp
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import Mechanism, check_whole
+from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.unbounded import Unbounded
 from dpstream.release.interval import GaussianNoise, LaplaceNoise, RealNoise, check_confidence, half_width, noise_at
 
@@ -37,8 +38,8 @@ def budget_kind(delta: float | None, *, pure: bool) -> BudgetKind:
 def widest_noise(mechanism: Mechanism, scale: float, steps: int) -> RealNoise:
     """The law of the noise of that release, among the first `steps`, which is the furthest from the truth."""
     if mechanism.noise == "laplace" and isinstance(mechanism, Unbounded):  # draws of two scales
-        return noise_at(mechanism, scale, int(mechanism._row_norms(steps).argmax()) + 1)
-    norm = mechanism._max_row_norm(steps)
+        return noise_at(mechanism, scale, int(mechanism.squared_row_norms(steps).argmax()) + 1)
+    norm = mechanism.max_squared_row_norm(steps)
     if mechanism.noise == "gaussian":
         return GaussianNoise(scale * math.sqrt(norm))
     # Trees add and subtract whole nodes, so that the norm is how many.

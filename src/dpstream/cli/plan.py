@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dpstream.arguments import check_whole
 from dpstream.budget import Budget, noise_scale
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
 from dpstream.cli.least_budget import budget_kind, largest_error, least_budget, widest_noise
@@ -16,7 +17,6 @@ from dpstream.cli.picture import Plot, check_picture, save_picture
 from dpstream.cli.plan_picture import error_over_budget, error_over_steps
 from dpstream.cli.printed import narrow_table, say, show_table
 from dpstream.errors import BudgetError, InvalidArgument
-from dpstream.mechanisms.base import check_whole
 from dpstream.release.interval import check_confidence, rounded_variance
 from dpstream.release.plan import UNBOUNDED_STEPS, Objective, Plan, _size, _time, _title
 from dpstream.release.plan import plan as ranked

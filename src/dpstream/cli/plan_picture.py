@@ -84,7 +84,7 @@ def steps_to_draw(mechanism: Mechanism, steps: int) -> list[int]:
     edges = np.linspace(0, steps, POINTS + 1).astype(np.int64)
     if steps > EVERY_STEP:
         return [int(t) for t in edges[1:]]
-    norms = mechanism._row_norms(steps)
+    norms = mechanism.squared_row_norms(steps)
     return [int(low + norms[low:high].argmax()) + 1 for low, high in pairwise(edges)]
 
 

@@ -9,7 +9,7 @@ Ours. L = diag(p) · F · diag(q) as in `balanced_toeplitz`, with p growing abou
 that late draws cost early elements little. docs/balanced.md derives it; research/fit_anytime.py fitted p and q.
 
 p and q are constant while the eleven leading bits of t stay the same. Within such a *level* every sum over steps is
-geometric, so rows and columns are priced in closed form, level by level, whatever the limit.
+geometric, so norms of rows and columns have closed forms, level by level, whatever the limit.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
+from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import NoiseLaw, check_noise, check_whole
+from dpstream.mechanisms.base import NoiseLaw, check_noise_law
 from dpstream.mechanisms.buffered_toeplitz import Exponentials, zolotarev
 from dpstream.mechanisms.fitted_table import read_table
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
-from dpstream.mechanisms.toeplitz import PRICE_MARGIN, lower_toeplitz
+from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, lower_toeplitz
 from dpstream.participation import Participation
 
 __all__ = ["AnytimeToeplitz"]
@@ -52,7 +53,7 @@ class AnytimeToeplitz(RecurrenceMechanism):
     ----------
     limit
         The number of releases that the guarantee covers, rounded up to 2^20, 2^24, 2^30, 2^40 or 2^50. A higher limit
-        costs memory and, up to 2^40, hardly any error. Pricing takes a second or two, once.
+        costs memory and, up to 2^40, hardly any error. Computing the norms takes a second or two, once.
 
     Notes
     -----
@@ -87,7 +88,7 @@ class AnytimeToeplitz(RecurrenceMechanism):
         if limit > limits[-1]:
             raise InvalidArgument("limit", self.limit, f"at most 2**{limits[-1].bit_length() - 1}")
         object.__setattr__(self, "limit", next(most for most in limits if most >= limit))
-        check_noise("AnytimeToeplitz", self.noise, allowed=("gaussian",))
+        check_noise_law("AnytimeToeplitz", self.noise, allowed=("gaussian",))
 
     @property
     def horizon(self) -> int:  # type: ignore[override]
@@ -102,48 +103,48 @@ class AnytimeToeplitz(RecurrenceMechanism):
     @property
     def gaps(self) -> NDArray[np.float64]:
         """1 - θ_i, slowest first."""
-        return self._priced.left.gaps
+        return self._levels.left.gaps
 
     @property
     def weights(self) -> NDArray[np.float64]:
         """ω_i, in the order of `gaps`."""
-        return self._priced.left.weights
+        return self._levels.left.weights
 
     def input_scale(self, first: int, count: int) -> NDArray[np.float64]:
         """Return q_t."""
-        return self._priced.q[_level(np.arange(first, first + count))]
+        return self._levels.q[_level(np.arange(first, first + count))]
 
     def output_scale(self, first: int, count: int) -> NDArray[np.float64]:
         """Return p_t."""
-        return self._priced.p[_level(np.arange(first, first + count))]
+        return self._levels.p[_level(np.arange(first, first + count))]
 
     @cached_property
-    def _priced(self) -> Levels:
-        return _priced(self.limit)
+    def _levels(self) -> Levels:
+        return _levels(self.limit)
 
     def _factors(self, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self._priced.factors(steps)
+        return self._levels.factors(steps)
 
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
-        return PRICE_MARGIN * participation.times * self._priced.column_bound**0.5, False
+        return SENSITIVITY_MARGIN * participation.times * self._levels.column_bound**0.5, False
 
-    def _row_norm(self, t: int) -> float:
-        return float(self._priced.row_norms(np.array([t]))[0])
+    def squared_row_norm(self, t: int) -> float:
+        return float(self._levels.row_norms(np.array([t]))[0])
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
-        return self._priced.row_norms(np.arange(1, steps + 1))
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
+        return self._levels.row_norms(np.arange(1, steps + 1))
 
-    def _max_row_norm(self, steps: int) -> float:
+    def max_squared_row_norm(self, steps: int) -> float:
         # p jumps from level to level; in between, row norms drift one way, and a level's ends tell.
         starts, widths = _levels_to(steps)
-        return float(self._priced.row_norms(np.concatenate((starts, starts + widths - 1))).max())
+        return float(self._levels.row_norms(np.concatenate((starts, starts + widths - 1))).max())
 
-    def _mean_row_norm(self, steps: int) -> float:
+    def mean_squared_row_norm(self, steps: int) -> float:
         if steps <= STEP_BY_STEP:
-            return super()._mean_row_norm(steps)
+            return super().mean_squared_row_norm(steps)
         # Good to about 2e-4: the drift within a level is taken as linear.
         starts, widths = _levels_to(steps)
-        ends = self._priced.row_norms(starts) + self._priced.row_norms(starts + widths - 1)
+        ends = self._levels.row_norms(starts) + self._levels.row_norms(starts + widths - 1)
         return float(0.5 * (ends @ widths) / steps)
 
 
@@ -316,7 +317,7 @@ def _table() -> dict[int, dict[str, Any]]:
 
 
 @cache
-def _priced(limit: int) -> Levels:
+def _levels(limit: int) -> Levels:
     """The mechanism of this limit: log p and log q are cubic splines in ln t, taken in the middle of each level."""
     row = _table()[limit]
     coefficients = np.array([row["log_p"], row["log_q"]]).T

@@ -8,7 +8,7 @@ Cost: that of `BufferedToeplitz`: one draw and O(buffers) operations a step, `bu
 Ours. L = diag(p) · F · diag(q) with F from Zolotarev's rational approximation (see `buffered_toeplitz`) and p, q
 smooth: splines in logit time whose coefficients, fitted once by research/fit_balanced.py, are read from a table
 and interpolated in log T. The fit decides how good the mechanism is, never whether it is private: p and q are
-priced as they are. docs/balanced.md derives it.
+taken into the sensitivity as they are. docs/balanced.md derives it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
+from dpstream.arguments import check_horizon, check_whole
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import NoiseLaw, check_horizon, check_noise, check_whole
+from dpstream.mechanisms.base import NoiseLaw, check_noise_law
 from dpstream.mechanisms.buffered_toeplitz import MOST_BUFFERS, Exponentials, zolotarev
 from dpstream.mechanisms.fitted_table import read_table
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
 from dpstream.mechanisms.scaled_toeplitz import ColumnProducts, column_norms, row_norms
-from dpstream.mechanisms.toeplitz import PRICE_MARGIN, lower_toeplitz
+from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, lower_toeplitz
 from dpstream.mechanisms.toeplitz_participation import lag_bound
 from dpstream.participation import Participation
 
@@ -35,10 +36,10 @@ __all__ = ["BalancedToeplitz", "buffers_for", "epsilon_for", "normal_time"]
 
 TABLE = "balanced_table.json"
 
-#: The mechanism is priced step by step; longer streams have mechanisms with closed forms.
+#: Longest horizon. Norms are computed step by step; longer streams have mechanisms with closed forms.
 LARGEST_HORIZON = 2**24
 
-#: Up to here the products of columns are held in memory to price several participations.
+#: Longest horizon for which products of columns are held in memory to bound several participations.
 LARGEST_PRODUCTS = 2**20
 
 #: No release has less variance than this share of the largest: "within 10 %", with room for rounding.
@@ -55,7 +56,8 @@ class BalancedToeplitz(RecurrenceMechanism):
     Parameters
     ----------
     horizon
-        The number of releases, at most 2^24. Pricing takes about half a second at 2^20 and ten seconds at 2^24.
+        The number of releases, at most 2^24. Computing the sensitivity takes about half a second at 2^20 and
+        ten seconds at 2^24.
     buffers
         How many vectors a stream remembers. Left out: 4 up to 2^10 steps, 5 to 2^14, 6 to 2^18, 7 to 2^22, 8
         beyond, fewer below 16. The scales are fitted for that number; more buffers cost a few percent of error, fewer
@@ -71,7 +73,8 @@ class BalancedToeplitz(RecurrenceMechanism):
     * Adaptivity: inputs may depend on earlier releases.
     * Key: secret, uniform, and used for this stream only.
 
-    The price of one person in several steps is an upper bound: scalar products of columns of R, bounded by distance.
+    The sensitivity to one person in several steps is an upper bound: scalar products of columns of R,
+    bounded by distance.
 
     Examples
     --------
@@ -101,7 +104,7 @@ class BalancedToeplitz(RecurrenceMechanism):
             raise InvalidArgument("buffers", self.buffers, f"at most {MOST_BUFFERS}")
         object.__setattr__(self, "horizon", horizon)
         object.__setattr__(self, "buffers", buffers)
-        check_noise("BalancedToeplitz", self.noise, allowed=("gaussian",))
+        check_noise_law("BalancedToeplitz", self.noise, allowed=("gaussian",))
 
     @property
     def identity(self) -> str:
@@ -144,7 +147,7 @@ class BalancedToeplitz(RecurrenceMechanism):
         """p, q and ‖L_t‖² at every step: the table's splines, with p raised where a release has too little noise.
 
         The splines leave a few releases at the two ends with up to a fifth less variance than the others. Raising their
-        p costs less than 0.1 % of the price and makes all releases alike to 10 %.
+        p raises the sensitivity by less than 0.1 % and makes all releases alike to 10 %.
         """
         p, q = self._from_table()
         unscaled = row_norms(self._sides[0], np.ones(self.horizon), q)
@@ -184,19 +187,19 @@ class BalancedToeplitz(RecurrenceMechanism):
         return p[:, None] * lower_toeplitz(left.at(lags)) * q, np.tril(R)
 
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
-        single = PRICE_MARGIN * self._largest_column**0.5
+        single = SENSITIVITY_MARGIN * self._largest_column**0.5
         k = participation.times
         if k == 1:
             return single, True
         if self.horizon > LARGEST_PRODUCTS:
             return k * single, False
-        bound = PRICE_MARGIN * lag_bound(self._products.at, k, participation.separation) ** 0.5
+        bound = SENSITIVITY_MARGIN * lag_bound(self._products.at, k, participation.separation) ** 0.5
         return min(bound, k * single), False
 
-    def _row_norm(self, t: int) -> float:
+    def squared_row_norm(self, t: int) -> float:
         return float(self._rows[t - 1])
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         return self._rows[:steps]
 
 

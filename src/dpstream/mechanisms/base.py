@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream.arguments import check_whole
 from dpstream.errors import (
     DenseTooLarge,
     HorizonExceeded,
@@ -33,16 +34,14 @@ __all__ = [
     "DrawsPerStep",
     "Mechanism",
     "NoiseLaw",
-    "Price",
+    "SensitivityOf",
     "State",
     "Value",
-    "check_horizon",
-    "check_noise",
-    "check_whole",
+    "check_noise_law",
 ]
 
 NoiseLaw = Literal["gaussian", "laplace"]
-Price = Literal["nodes", "releases"]
+SensitivityOf = Literal["nodes", "releases"]
 
 #: Dense factors above this many steps are refused: 4,096² doubles are 128 MB a matrix.
 DENSE_LIMIT = 4096
@@ -84,16 +83,16 @@ class Mechanism(ABC):
         The number of releases T, or None if there is no last one.
     noise
         The law of the draws z: independent, of unit variance if "gaussian", of unit scale if "laplace".
-    price
-        What `sensitivity` pays for: "nodes" (publishing R x + z, any noise law) or "releases" (publishing only
-        A x + L z, Gaussian noise only, never more).
+    sensitivity_of
+        What `sensitivity` is the sensitivity of: "nodes" (of R x, as if R x + z were published; any noise law) or
+        "releases" (of what is published, A x + L z; Gaussian noise only; never more).
     reference
         Where the mechanism comes from.
     """
 
     horizon: int | None
     noise: NoiseLaw = "gaussian"
-    price: Price = "nodes"
+    sensitivity_of: SensitivityOf = "nodes"
     reference: ClassVar[str]
 
     @property
@@ -135,23 +134,23 @@ class Mechanism(ABC):
 
     @abstractmethod
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
-        """The price under `participation` (``times`` already cut to what fits), and whether it is exact."""
+        """The sensitivity under `participation` (``times`` already cut to what fits), and whether it is exact."""
 
     @abstractmethod
-    def _row_norm(self, t: int) -> float:
+    def squared_row_norm(self, t: int) -> float:
         """‖L_t‖², fast: O(log T) for a tree, O(buffers²) for a recurrence."""
 
     @abstractmethod
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         """‖L_t‖² for t = 1..steps."""
 
-    def _max_row_norm(self, steps: int) -> float:
+    def max_squared_row_norm(self, steps: int) -> float:
         """The largest ‖L_t‖² over t = 1..steps; trees know it without looking at every t."""
-        return float(self._row_norms(steps).max())
+        return float(self.squared_row_norms(steps).max())
 
-    def _mean_row_norm(self, steps: int) -> float:
+    def mean_squared_row_norm(self, steps: int) -> float:
         """The mean of ‖L_t‖² over t = 1..steps."""
-        return float(self._row_norms(steps).mean())
+        return float(self.squared_row_norms(steps).mean())
 
     # -- what follows from it -----------------------------------------------------------------------------------
 
@@ -176,13 +175,13 @@ class Mechanism(ABC):
         ℓ2 for Gaussian noise, ℓ1 for Laplace, rounded up. `sensitivity_is_exact` tells whether it is attained or a
         safe upper bound.
         """
-        return self._price(participation)[0]
+        return self._safe_sensitivity(participation)[0]
 
     def sensitivity_is_exact(self, participation: Participation | None = None) -> bool:
-        """Whether `sensitivity` is the exact price under this participation, not an upper bound."""
-        return self._price(participation)[1]
+        """Whether `sensitivity` is attained under this participation, and not only an upper bound."""
+        return self._safe_sensitivity(participation)[1]
 
-    def _price(self, participation: Participation | None) -> tuple[float, bool]:
+    def _safe_sensitivity(self, participation: Participation | None) -> tuple[float, bool]:
         participation = Participation() if participation is None else participation
         if not isinstance(participation, Participation):
             raise InvalidArgument("participation", participation, "a Participation")
@@ -199,24 +198,24 @@ class Mechanism(ABC):
 
         The true variance is ``V_t · bound² / (2ρ)`` for Gaussian and ``2 · V_t · bound² / ε²`` for Laplace noise.
         """
-        price = self.sensitivity() ** 2
+        squared = self.sensitivity() ** 2
         if t is None:
             steps = self._steps(None, "max_variance")
             if steps > ARRAY_LIMIT:
                 raise InvalidArgument("t", None, f"given above {ARRAY_LIMIT} steps: {steps} variances fit no memory")
-            return price * self._row_norms(steps)
+            return squared * self.squared_row_norms(steps)
         t = check_whole("t", t)
         if self.horizon is not None and t > self.horizon:
             raise HorizonExceeded(horizon=self.horizon, step=t)
-        return price * self._row_norm(t)
+        return squared * self.squared_row_norm(t)
 
     def max_variance(self, steps: int | None = None) -> float:
         """The largest V_t over the first `steps` releases (default: all)."""
-        return self.sensitivity() ** 2 * self._max_row_norm(self._steps(steps, "max_variance"))
+        return self.sensitivity() ** 2 * self.max_squared_row_norm(self._steps(steps, "max_variance"))
 
     def mean_variance(self, steps: int | None = None) -> float:
         """The mean of V_t over the first `steps` releases (default: all)."""
-        return self.sensitivity() ** 2 * self._mean_row_norm(self._steps(steps, "mean_variance"))
+        return self.sensitivity() ** 2 * self.mean_squared_row_norm(self._steps(steps, "mean_variance"))
 
     def _steps(self, steps: int | None, method: str) -> int:
         """`steps`, checked; the horizon if it was left out."""
@@ -237,22 +236,7 @@ class Mechanism(ABC):
         return t
 
 
-def check_whole(name: str, value: object, *, least: int = 1) -> int:
-    """A whole number of at least `least`, as an int; True, 2.5, NaN and "10" are refused."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= least:
-        return int(value)
-    raise InvalidArgument(name, value, f"a whole number of at least {least}")
-
-
-def check_horizon(value: object, *, most: int = 2**50) -> int:
-    """A horizon: a whole number from 1 to `most`."""
-    horizon = check_whole("horizon", value)
-    if horizon > most:
-        raise InvalidArgument("horizon", value, f"at most {most}")
-    return horizon
-
-
-def check_noise(mechanism: str, noise: object, allowed: tuple[NoiseLaw, ...] = ("gaussian", "laplace")) -> NoiseLaw:
+def check_noise_law(mechanism: str, noise: object, allowed: tuple[NoiseLaw, ...] = ("gaussian", "laplace")) -> NoiseLaw:
     """The noise law, refused unless this mechanism has it."""
     if noise not in ("gaussian", "laplace"):
         raise InvalidArgument("noise", noise, "'gaussian' or 'laplace'")

@@ -18,8 +18,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import NoiseLaw, check_horizon, check_noise
-from dpstream.mechanisms.intervals import IntervalTree, level_price
+from dpstream.arguments import check_horizon
+from dpstream.mechanisms.base import NoiseLaw, check_noise_law
+from dpstream.mechanisms.one_node_trees import OneNodeTree, level_sensitivity
 from dpstream.mechanisms.stack import Entry, Move
 from dpstream.participation import Participation
 
@@ -27,7 +28,7 @@ __all__ = ["Binary", "bit_counts", "heaviest"]
 
 
 @dataclass(frozen=True)
-class Binary(IntervalTree):
+class Binary(OneNodeTree):
     """The binary mechanism: release t sums one node for each one in the binary form of t.
 
     Parameters
@@ -65,12 +66,12 @@ class Binary(IntervalTree):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", check_horizon(self.horizon))
-        check_noise("Binary", self.noise)
+        check_noise_law("Binary", self.noise)
 
     @property
     def memory(self) -> int:
         """The most ones in the binary form of a step."""
-        return round(self._max_row_norm(self.horizon))
+        return round(self.max_squared_row_norm(self.horizon))
 
     def _cursor(self, t: int) -> int:
         return t
@@ -90,18 +91,18 @@ class Binary(IntervalTree):
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         # Level l has a node for every other interval of 2^l steps, as far as it ends by the horizon.
         levels = [(1 << i, ((self.horizon >> i) + 1) // 2) for i in range(self.horizon.bit_length())]
-        return level_price(self.noise, participation, levels), participation.times == 1
+        return level_sensitivity(self.noise, participation, levels), participation.times == 1
 
-    def _row_norm(self, t: int) -> float:
+    def squared_row_norm(self, t: int) -> float:
         return float(t.bit_count())
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         return self._depths(1, steps).astype(np.float64)
 
-    def _max_row_norm(self, steps: int) -> float:
+    def max_squared_row_norm(self, steps: int) -> float:
         return heaviest(steps, [1.0] * steps.bit_length())
 
-    def _mean_row_norm(self, steps: int) -> float:
+    def mean_squared_row_norm(self, steps: int) -> float:
         return sum(bit_counts(steps)) / steps
 
 

@@ -24,11 +24,12 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
+from dpstream.arguments import check_horizon, check_whole
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import NoiseLaw, check_horizon, check_noise, check_whole
+from dpstream.mechanisms.base import NoiseLaw, check_noise_law
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
-from dpstream.mechanisms.toeplitz import PRICE_MARGIN, long_sum, lower_toeplitz, series_product
-from dpstream.mechanisms.toeplitz_participation import first_columns_price, lag_bound
+from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, long_sum, lower_toeplitz, series_product
+from dpstream.mechanisms.toeplitz_participation import lag_bound, squared_norm_of_first_columns
 from dpstream.participation import Participation
 
 __all__ = ["BufferedToeplitz", "Exponentials"]
@@ -91,7 +92,7 @@ class BufferedToeplitz(RecurrenceMechanism):
         object.__setattr__(self, "buffers", buffers)
         if not isinstance(self.normalized, bool):
             raise InvalidArgument("normalized", self.normalized, "True or False")
-        check_noise("BufferedToeplitz", self.noise, allowed=("gaussian",))
+        check_noise_law("BufferedToeplitz", self.noise, allowed=("gaussian",))
 
     @property
     def gaps(self) -> NDArray[np.float64]:
@@ -134,17 +135,17 @@ class BufferedToeplitz(RecurrenceMechanism):
         k, s, T = participation.times, participation.separation, self.horizon
         single = 1.0 if self.normalized else self._right.products(T, 0) ** 0.5
         if k == 1:
-            return PRICE_MARGIN * single, True
-        # Positive weights make r nonnegative, decreasing and log-convex, which is what both prices stand on.
+            return SENSITIVITY_MARGIN * single, True
+        # Positive weights make r nonnegative, decreasing and log-convex, on which both bounds stand.
         if not np.all(self._right.weights > 0.0):
-            return PRICE_MARGIN * k * single, False
+            return SENSITIVITY_MARGIN * k * single, False
         if T <= STEP_BY_STEP:
             steps = np.arange(T, dtype=np.float64)
             weights = self._columns.at(steps)[::-1] if self.normalized else None
-            price = first_columns_price(self._right.at(steps), weights, k, s)
-            return PRICE_MARGIN * price**0.5, True
-        price = lag_bound(self._column_product, k, s)
-        return PRICE_MARGIN * min(price**0.5, k * single), False
+            squared = squared_norm_of_first_columns(self._right.at(steps), weights, k, s)
+            return SENSITIVITY_MARGIN * squared**0.5, True
+        squared = lag_bound(self._column_product, k, s)
+        return SENSITIVITY_MARGIN * min(squared**0.5, k * single), False
 
     def _column_product(self, lag: int) -> float:
         """Scalar product of columns 0 and `lag` of R, the largest of any two at least so far apart."""
@@ -158,13 +159,13 @@ class BufferedToeplitz(RecurrenceMechanism):
         end = long_sum(lambda i: r.at(n - 1 - i) * r.at(n - 1 - i + lag) * u.at(i), n - half)
         return start + end
 
-    def _row_norm(self, t: int) -> float:
+    def squared_row_norm(self, t: int) -> float:
         if not self.normalized:
             return self._left.products(t, 0)
         left_over = self.horizon - t
         return long_sum(lambda lag: self._left.at(lag) ** 2 / self._columns.at(left_over + lag), t)
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         squares = self._left.at(np.arange(steps, dtype=np.float64)) ** 2
         if not self.normalized:
             return np.cumsum(squares)
@@ -175,24 +176,24 @@ class BufferedToeplitz(RecurrenceMechanism):
         # the first.
         return float(self.input_scale(1, 1)[0]) ** 2 * self._left.products(steps, 0)
 
-    def _max_row_norm(self, steps: int) -> float:
+    def max_squared_row_norm(self, steps: int) -> float:
         if not self.normalized:
-            return self._row_norm(steps)
+            return self.squared_row_norm(steps)
         if steps <= STEP_BY_STEP:
-            return super()._max_row_norm(steps)
+            return super().max_squared_row_norm(steps)
         # Far from both ends the row norms are a smooth hill in t/T: the top is found by refining a grid three
         # times.
         low, high = 1, steps
         for _ in range(3):
             grid = np.unique(np.linspace(low, high, 33).astype(np.int64)).tolist()
-            norms = [self._row_norm(t) for t in grid]
+            norms = [self.squared_row_norm(t) for t in grid]
             top = int(np.argmax(norms))
             low, high = grid[max(top - 1, 0)], grid[min(top + 1, len(grid) - 1)]
         return max(norms)
 
-    def _mean_row_norm(self, steps: int) -> float:
+    def mean_squared_row_norm(self, steps: int) -> float:
         if steps <= STEP_BY_STEP:
-            return super()._mean_row_norm(steps)
+            return super().mean_squared_row_norm(steps)
         # Draw t reaches the releases t .. steps: q_t² Σ_{i ≤ steps-t} l_i², summed over t from the last draw
         # back.
         after = self.horizon - steps

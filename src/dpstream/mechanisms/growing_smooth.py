@@ -18,23 +18,24 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import NoiseLaw, check_noise, check_whole
-from dpstream.mechanisms.intervals import IntervalTree, level_price
+from dpstream.arguments import check_whole
+from dpstream.mechanisms.base import NoiseLaw, check_noise_law
 from dpstream.mechanisms.labels import (
     label_at,
-    left_steps,
-    lowest_block,
+    lowest_run_of_ones,
     next_label,
+    push_steps,
     sum_over_leaves,
     trailing_ones,
 )
+from dpstream.mechanisms.one_node_trees import OneNodeTree, level_sensitivity
 from dpstream.mechanisms.stack import Entry, Move
 from dpstream.participation import Participation
 
 __all__ = ["GrowingSmooth"]
 
 # Found by search over zeros and linear schedules b_i = first + more · i: the smallest V relative to that of
-# the best smooth tree with known horizon (nodes priced), at worst over T = 2^10, 2^11, ..., 2^30: 1.72 for
+# the best smooth tree with known horizon (sensitivity of nodes), at worst over T = 2^10, 2^11, ..., 2^30: 1.72 for
 # Gaussian noise (among those with V at most 60, 204, 396 at 2^10, 2^20, 2^30; also the best on average) and
 # 2.0 for Laplace.
 _BEST_ZEROS = {"gaussian": 12, "laplace": 6}
@@ -43,13 +44,13 @@ _MORE = {"gaussian": 3, "laplace": 2}
 
 
 @dataclass(frozen=True)
-class GrowingSmooth(IntervalTree):
+class GrowingSmooth(OneNodeTree):
     """Smooth trees of growing size along an endless right spine: a stream without a last step.
 
     Epoch i is a smooth tree with zeros - 1 zeros and b_i ones in its labels, b_i = 5 + 3 i for Gaussian noise
     and 8 + 2 i for Laplace noise, hung as a left child on the spine. A release sums one node for each
     finished epoch and those of its own epoch. Not padded: every step pushes one node, L is square, and so the
-    price of nodes and releases is the same.
+    sensitivity of nodes and releases is the same.
 
     Parameters
     ----------
@@ -85,14 +86,14 @@ class GrowingSmooth(IntervalTree):
     noise: NoiseLaw = "gaussian"
 
     def __post_init__(self) -> None:
-        noise = check_noise("GrowingSmooth", self.noise)
+        noise = check_noise_law("GrowingSmooth", self.noise)
         zeros = _BEST_ZEROS[noise] if self.zeros is None else check_whole("zeros", self.zeros, least=2)
         object.__setattr__(self, "zeros", zeros)
 
     @property
     def memory(self) -> int:
         """The deepest that the stack gets in a million steps."""
-        return round(self._max_row_norm(10**6))
+        return round(self.max_squared_row_norm(10**6))
 
     def _ones(self, epoch: int) -> int:
         return _FIRST[self.noise] + _MORE[self.noise] * epoch
@@ -112,7 +113,7 @@ class GrowingSmooth(IntervalTree):
 
     def _next_move(self, cursor: tuple[int, int]) -> tuple[Move, tuple[int, int]]:
         epoch, label = cursor
-        replaced = lowest_block(label)
+        replaced = lowest_run_of_ones(label)
         # Trailing ones name nodes without elements, which are left out.
         move = Move(0 if label & 1 else replaced, (1.0,))
         if label == (1 << self._ones(epoch)) - 1 << self.zeros - 1:
@@ -124,7 +125,7 @@ class GrowingSmooth(IntervalTree):
         """One entry for each finished epoch, then those of the smooth tree of this epoch."""
         epochs = list(self._epochs(0, t))
         epoch, before, _, leaf = epochs[-1]
-        own = left_steps(self.zeros - 1, self._ones(epoch), leaf)
+        own = push_steps(self.zeros - 1, self._ones(epoch), leaf)
         steps = [*(start for _, start, _, _ in epochs[1:]), *(before + step for step in own)]
         return tuple(Entry(step, 0, 1.0) for step in steps)
 
@@ -139,18 +140,18 @@ class GrowingSmooth(IntervalTree):
         # The lowest node of an element holds nothing else; the others outgrow any number of steps apart, and
         # in a late epoch the elements labelled 0..0 1..1 0 1..1 share all of those. So the bound is attained.
         levels = [(1, None), *[(None, None)] * (self.zeros - 1)]
-        return level_price(self.noise, participation, levels), True
+        return level_sensitivity(self.noise, participation, levels), True
 
-    def _row_norm(self, t: int) -> float:
+    def squared_row_norm(self, t: int) -> float:
         return float(self._depths(t, 1)[0])
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         return self._depths(1, steps).astype(np.float64)
 
-    def _max_row_norm(self, steps: int) -> float:
+    def max_squared_row_norm(self, steps: int) -> float:
         return float(max(epoch + min(self._ones(epoch), end) for epoch, _, _, end in self._epochs(0, steps)))
 
-    def _mean_row_norm(self, steps: int) -> float:
+    def mean_squared_row_norm(self, steps: int) -> float:
         total = 0
         for epoch, _, _, end in self._epochs(0, steps):
             ones, leaves = self._ones(epoch), end + 1

@@ -6,8 +6,8 @@ Error: V_t = Δ² · Σ c_l over the set bits l of t, c_l = 2^l / (2^(l+1) - 1),
 bit_length(horizon).
 Cost: one draw a step, bit_length(horizon) vectors.
 Honaker 2015, "Efficient use of differentially private binary trees", the estimate from below. Deviations,
-same law of the releases or a lower price (docs/mathematics.md): one draw a step instead of one per node of the tree,
-amortised constant time, and the releases are priced, not all the nodes.
+same law of the releases or a lower sensitivity (docs/mathematics.md): one draw a step instead of one per node
+of the tree, amortised constant time, and the sensitivity is that of the releases, not of all the nodes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import DrawsPerStep, NoiseLaw, check_horizon, check_noise, check_whole
+from dpstream.arguments import check_horizon, check_whole
+from dpstream.mechanisms.base import DrawsPerStep, NoiseLaw, check_noise_law
 from dpstream.mechanisms.binary import bit_counts, heaviest
-from dpstream.mechanisms.intervals import fitting
 from dpstream.mechanisms.stack import Entry, Move, Moves, StackMechanism
 from dpstream.participation import Participation
 
@@ -36,7 +36,7 @@ class Honaker(StackMechanism):
 
     A node of level k is a fresh draw of variance φ_k, φ_0 = 1, φ_l = c_l² + (1 - c_l)² φ_(l-1), plus Σ_l
     g_(k,l) e_l over the estimates e_l of the nodes that it replaces, g_(k,l) = Π_(l < j ≤ k) (1 - c_j). L is
-    square, so nodes and releases cost the same: what is priced is the fresh draw of each step.
+    square, so nodes and releases have the same sensitivity: that of the fresh draw of each step.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Honaker(StackMechanism):
     """
 
     reference: ClassVar[str] = "Honaker 2015"
-    price = "releases"
+    sensitivity_of = "releases"
 
     horizon: int
     _: KW_ONLY
@@ -71,7 +71,7 @@ class Honaker(StackMechanism):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", check_horizon(self.horizon))
-        check_noise("Honaker", self.noise, ("gaussian",))
+        check_noise_law("Honaker", self.noise, ("gaussian",))
 
     @property
     def draws_per_step(self) -> DrawsPerStep:
@@ -129,25 +129,25 @@ class Honaker(StackMechanism):
 
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         levels = self.horizon.bit_length()
-        crowds = tuple(fitting(1 << k, participation) for k in range(levels))
+        crowds = tuple(participation.reach(1 << k) for k in range(levels))
         # As in the weighted tree: a node that meets c steps of one person adds at most crowd · Σ of c
         # squares.
-        return sqrt(participation.times * _dearest(crowds)), participation.times == 1
+        return sqrt(participation.times * _largest_squared_sensitivity(crowds)), participation.times == 1
 
-    def _row_norm(self, t: int) -> float:
+    def squared_row_norm(self, t: int) -> float:
         return float(sum(c for i, c in enumerate(_shares(t.bit_length())) if t >> i & 1))
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         t = np.arange(1, steps + 1, dtype=np.int64)
         norms = np.zeros(steps)
         for i, c in enumerate(_shares(steps.bit_length())):
             norms += c * (t >> i & 1)
         return norms
 
-    def _max_row_norm(self, steps: int) -> float:
+    def max_squared_row_norm(self, steps: int) -> float:
         return heaviest(steps, _shares(steps.bit_length()))
 
-    def _mean_row_norm(self, steps: int) -> float:
+    def mean_squared_row_norm(self, steps: int) -> float:
         counts = bit_counts(steps)
         return sum(c * n for c, n in zip(_shares(len(counts)), counts, strict=True)) / steps
 
@@ -185,15 +185,15 @@ def _move(level: int) -> Move:
 
 
 @lru_cache(maxsize=1024)
-def _dearest(crowds: tuple[int, ...]) -> float:
+def _largest_squared_sensitivity(crowds: tuple[int, ...]) -> float:
     """Return the largest Σ_k crowd_k · (move of the draw at level k)² over all elements.
 
-    With crowds of 1 that is the exact price.
+    With crowds of 1 that is the exact squared sensitivity.
 
     Element x is in a node of level k if bit k of x is 0, and moves its draw by (1 - g)/√φ_k, where g is that
     of the replaced node that holds x: its level is k - 1 less the number of ones that lead the lower k bits
     of x (g = 0 if all are ones).
-    So a table over that number, from the lowest bit up, finds the dearest element.
+    So a table over that number, from the lowest bit up, finds the largest over all elements.
     """
     best = {0: 0.0}
     for k, crowd in enumerate(crowds):

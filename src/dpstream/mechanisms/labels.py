@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 __all__ = [
     "label_at",
-    "least_partner",
-    "left_steps",
-    "lowest_block",
+    "least_ones_for",
+    "lowest_run_of_ones",
     "next_label",
+    "push_steps",
     "sum_over_leaves",
     "trailing_ones",
 ]
@@ -52,23 +52,23 @@ def next_label(label: int) -> int:
     return grown | (((grown & -grown) // low >> 1) - 1)
 
 
-def lowest_block(label: int) -> int:
+def lowest_run_of_ones(label: int) -> int:
     """How many ones the lowest block of ones has: the nodes that the next label replaces.
 
-    >>> lowest_block(0b1011100)
+    >>> lowest_run_of_ones(0b1011100)
     3
     """
     shifted = label // (label & -label)
     return (~shifted & (shifted + 1)).bit_length() - 1
 
 
-def left_steps(zeros: int, ones: int, index: int) -> list[int]:
+def push_steps(zeros: int, ones: int, index: int) -> list[int]:
     """For each one of label number `index`, from the top: how many leaves lie before the subtree under it.
 
     That is the step at which the node of this one was pushed. Trailing ones name nodes without elements and
     are left out.
 
-    >>> left_steps(2, 2, 4)  # label 1010
+    >>> push_steps(2, 2, 4)  # label 1010
     [3, 4]
     """
     steps = []
@@ -83,10 +83,10 @@ def left_steps(zeros: int, ones: int, index: int) -> list[int]:
     return list(accumulate(steps))
 
 
-def least_partner(given: int, leaves: int) -> int:
+def least_ones_for(given: int, leaves: int) -> int:
     """Return the least number of ones (zeros) that makes `leaves` labels or more with `given` zeros (ones).
 
-    >>> least_partner(5, 1024)
+    >>> least_ones_for(5, 1024)
     8
     """
     low, high = 0, 1

@@ -27,9 +27,9 @@ import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import NoiseLaw, check_noise
+from dpstream.mechanisms.base import NoiseLaw, check_noise_law
 from dpstream.mechanisms.convolution import ConvolutionMechanism
-from dpstream.mechanisms.toeplitz import PRICE_MARGIN, lower_toeplitz
+from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, lower_toeplitz
 from dpstream.mechanisms.toeplitz_participation import lag_bound
 from dpstream.participation import Participation
 
@@ -80,7 +80,7 @@ class LogMatrix(ConvolutionMechanism):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
                 raise InvalidArgument(name, value, f"a number from {low} to {high}")
             object.__setattr__(self, name, float(value))
-        check_noise("LogMatrix", self.noise, allowed=("gaussian",))
+        check_noise_law("LogMatrix", self.noise, allowed=("gaussian",))
 
     def coefficients(self, count: int) -> NDArray[np.float64]:
         """Return l_0 .. l_{count-1}."""
@@ -101,7 +101,7 @@ class LogMatrix(ConvolutionMechanism):
         k, s = participation.times, participation.separation
         single = self._squared_norm**0.5
         if k == 1:
-            return PRICE_MARGIN * single, True
+            return SENSITIVITY_MARGIN * single, True
         r = np.abs(self._right(PARTICIPATION_TERMS))
         beyond = max(self._squared_norm - float(r @ r), 0.0) ** 0.5
         envelope = np.maximum.accumulate(r[::-1])[::-1]
@@ -115,13 +115,13 @@ class LogMatrix(ConvolutionMechanism):
             paired = float(r[:-lag] @ envelope[lag:]) if lag < r.size else 0.0
             return paired + float(single * beyond)
 
-        return PRICE_MARGIN * min(lag_bound(product_bound, k, s) ** 0.5, k * single), False
+        return SENSITIVITY_MARGIN * min(lag_bound(product_bound, k, s) ** 0.5, k * single), False
 
-    def _row_norm(self, t: int) -> float:
+    def squared_row_norm(self, t: int) -> float:
         coefficients = self.coefficients(t)
         return float(coefficients @ coefficients)
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         return np.cumsum(self.coefficients(steps) ** 2)
 
 

@@ -27,18 +27,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import (
-    DENSE_LIMIT,
-    DrawsPerStep,
-    Mechanism,
-    NoiseLaw,
-    State,
-    Value,
-    check_noise,
-    check_whole,
-)
-from dpstream.mechanisms.toeplitz import PRICE_MARGIN
+from dpstream.mechanisms.base import DENSE_LIMIT, DrawsPerStep, Mechanism, NoiseLaw, State, Value, check_noise_law
+from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN
 from dpstream.mechanisms.toeplitz_participation import lag_bound
 from dpstream.participation import Participation
 
@@ -115,7 +107,7 @@ class Optimal(Mechanism):
         if not (number and 1e-9 <= tolerance <= 0.1):
             raise InvalidArgument("tolerance", tolerance, "a number from 1e-9 to 0.1")
         object.__setattr__(self, "tolerance", float(tolerance))
-        check_noise("Optimal", self.noise, allowed=("gaussian",))
+        check_noise_law("Optimal", self.noise, allowed=("gaussian",))
 
     @property
     def certificate(self) -> Certificate:
@@ -169,9 +161,9 @@ class Optimal(Mechanism):
         k, s = participation.times, participation.separation
         single = float((self._right**2).sum(axis=0).max()) ** 0.5
         if k == 1:
-            return PRICE_MARGIN * single, True
+            return SENSITIVITY_MARGIN * single, True
         products = self._products_by_lag
-        return PRICE_MARGIN * min(lag_bound(lambda lag: float(products[lag]), k, s) ** 0.5, k * single), False
+        return SENSITIVITY_MARGIN * min(lag_bound(lambda lag: float(products[lag]), k, s) ** 0.5, k * single), False
 
     @cached_property
     def _products_by_lag(self) -> NDArray[np.float64]:
@@ -180,11 +172,11 @@ class Optimal(Mechanism):
         at_lag = np.array([gram.diagonal(d).max() for d in range(self.horizon)])
         return np.maximum.accumulate(at_lag[::-1])[::-1]
 
-    def _row_norm(self, t: int) -> float:
+    def squared_row_norm(self, t: int) -> float:
         row = self._left[t - 1, :t]
         return float(row @ row)
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         norms: NDArray[np.float64] = (self._left[:steps] ** 2).sum(axis=1)
         return norms
 

@@ -51,7 +51,7 @@ class RecurrenceMechanism(Mechanism):
 
     def _row_norm_bound(self, steps: int) -> float:
         """At least the largest ‖L_t‖² over t = 1..steps, cheaply: what a proof needs, not what a variance is."""
-        return self._max_row_norm(steps)
+        return self.max_squared_row_norm(steps)
 
     @property
     def draws_per_step(self) -> DrawsPerStep:

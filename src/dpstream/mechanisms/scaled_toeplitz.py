@@ -1,4 +1,4 @@
-"""Pricing L = diag(p) · F · diag(q) with F a buffered Toeplitz matrix: row and column norms in O(T · buffers²).
+"""Row and column norms of L = diag(p) · F · diag(q), F a buffered Toeplitz matrix, in O(T · buffers²).
 
 Let F⁻¹A have the coefficients r_0 = 1, r_m = v_0 + Σ_a v_a η_a^m (`Exponentials` with gaps g_a = 1 - η_a and
 g_0 = 0), so that F⁻¹ has -v_a g_a η_a^(m-1), m ≥ 1. With x = 1/p, the entry of R = L⁻¹A at (i, j), i ≥ j, is

@@ -17,9 +17,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream.arguments import check_horizon, check_whole
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import DrawsPerStep, NoiseLaw, check_horizon, check_noise, check_whole
-from dpstream.mechanisms.intervals import level_price
+from dpstream.mechanisms.base import DrawsPerStep, NoiseLaw, check_noise_law
+from dpstream.mechanisms.one_node_trees import level_sensitivity
 from dpstream.mechanisms.stack import Entry, Move, StackMechanism
 from dpstream.participation import Participation
 
@@ -74,7 +75,7 @@ class SignedDigits(StackMechanism):
 
     def __post_init__(self) -> None:
         horizon = check_horizon(self.horizon)
-        noise = check_noise("SignedDigits", self.noise)
+        noise = check_noise_law("SignedDigits", self.noise)
         object.__setattr__(self, "horizon", horizon)
         base = (
             _best_base(horizon, 2 if noise == "laplace" else 1) if self.base is None else check_whole("base", self.base)
@@ -118,7 +119,7 @@ class SignedDigits(StackMechanism):
     @property
     def memory(self) -> int:
         """The largest Σ|digits| of a step."""
-        return round(self._max_row_norm(self.horizon))
+        return round(self.max_squared_row_norm(self.horizon))
 
     def _cursor(self, t: int) -> tuple[int, ...]:
         return tuple(self.digits(t)[::-1])
@@ -183,12 +184,12 @@ class SignedDigits(StackMechanism):
 
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         levels = [(self.base**i, None) for i in range(self.levels)]
-        return level_price(self.noise, participation, levels), participation.times == 1
+        return level_sensitivity(self.noise, participation, levels), participation.times == 1
 
-    def _row_norm(self, t: int) -> float:
+    def squared_row_norm(self, t: int) -> float:
         return float(sum(abs(digit) for digit in self.digits(t)))
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         rest = np.arange(1, steps + 1, dtype=np.int64)
         norms = np.zeros(steps, dtype=np.int64)
         while rest[-1]:
@@ -197,10 +198,10 @@ class SignedDigits(StackMechanism):
             rest = carried
         return norms.astype(np.float64)
 
-    def _max_row_norm(self, steps: int) -> float:
+    def max_squared_row_norm(self, steps: int) -> float:
         return float(_largest_digit_sum(steps, self.base))
 
-    def _mean_row_norm(self, steps: int) -> float:
+    def mean_squared_row_norm(self, steps: int) -> float:
         m, k, total = self._most, self.base, 0
         for i in range(_levels(steps, k)):
             # u // k^i counts the carries into level i, of which the digit is the residue nearest to 0.

@@ -2,12 +2,12 @@
 
 Guarantee: rho-zCDP (Gaussian) or pure epsilon-DP (Laplace) for streams that differ in one element by at most
 `bound`, all releases together, adaptive inputs.
-Error: V = zeros · ones at every step if the nodes are priced (Laplace: zeros² · ones), a quarter to a half
+Error: V = zeros · ones at every step for the sensitivity of the nodes (Laplace: zeros² · ones), a quarter to a half
 less if the releases are; without padding the first is the maximum.   Cost: at most two draws a step (Laplace
 with padding: two on average, or nearly), at most `ones` vectors.
 Andersson and Pagh 2023, arXiv:2306.09666, Algorithm 2. Deviations, same or better law (docs/mathematics.md): zeros and
 ones need not be equal; a step's padding nodes, which cover no element, are merged into one Gaussian draw or
-left out; the price may be that of the releases (`dpstream.mechanisms.release_price`).
+left out; the sensitivity may be that of the releases (`dpstream.mechanisms.released_sensitivity`).
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream.arguments import check_horizon, check_whole
 from dpstream.errors import CapacityError, InvalidArgument, NoiseLawError
-from dpstream.mechanisms.base import DrawsPerStep, NoiseLaw, Price, check_horizon, check_noise, check_whole
-from dpstream.mechanisms.intervals import IntervalTree, level_price
+from dpstream.mechanisms.base import DrawsPerStep, NoiseLaw, SensitivityOf, check_noise_law
 from dpstream.mechanisms.labels import (
     label_at,
-    least_partner,
-    left_steps,
-    lowest_block,
+    least_ones_for,
+    lowest_run_of_ones,
     next_label,
+    push_steps,
     sum_over_leaves,
     trailing_ones,
 )
-from dpstream.mechanisms.release_price import cheapest_shape, release_price
+from dpstream.mechanisms.one_node_trees import OneNodeTree, level_sensitivity
+from dpstream.mechanisms.released_sensitivity import best_tree_shape, squared_sensitivity_of_releases
 from dpstream.mechanisms.stack import Entry, Move, Moves
 from dpstream.participation import Participation
 
@@ -41,13 +42,14 @@ __all__ = ["SmoothBinary"]
 
 
 @dataclass(frozen=True)
-class SmoothBinary(IntervalTree):
+class SmoothBinary(OneNodeTree):
     """The smooth binary mechanism: a tree whose leaves all have the same number of ones in their label.
 
     Whatever is left out is chosen to make the largest variance small, under the given noise law: with
-    Gaussian noise the tree is padded and its releases are priced; with Laplace noise, which pays for nodes,
-    there is no padding (nor with Gaussian noise if the nodes are to be priced: padding would only raise the
-    mean). Trees with more ones than steps are not considered; their memory would grow with the horizon.
+    Gaussian noise the tree is padded and the sensitivity is that of its releases; with Laplace noise, where it is
+    that of the nodes, there is no padding (nor with Gaussian noise if the sensitivity of nodes is asked for:
+    padding would only raise the mean). Trees with more ones than steps are not considered; their memory would
+    grow with the horizon.
 
     Parameters
     ----------
@@ -58,12 +60,12 @@ class SmoothBinary(IntervalTree):
     padded
         Whether each release also carries the noise of nodes without elements, so that all errors have the
         same law.
-    price
-        "nodes" or "releases": what the sensitivity pays for (the same without padding; Laplace has "nodes"
+    sensitivity_of
+        "nodes" or "releases": what the sensitivity is that of (the same without padding; Laplace has "nodes"
         only).
     zeros, ones
         The numbers of zeros and ones in each leaf's label; there must be at least T + 1 such labels. Zeros
-        that the horizon could do without add nodes over everything, which no release reads: the price of the
+        that the horizon could do without add nodes over everything, which no release reads: the sensitivity of the
         nodes includes them (that of `paper` too, as published: at T = 2^20 one of its 12), that of the
         releases does not.
 
@@ -81,9 +83,9 @@ class SmoothBinary(IntervalTree):
     Examples
     --------
     >>> SmoothBinary(1023)
-    SmoothBinary(horizon=1023, noise='gaussian', padded=True, price='releases', zeros=5, ones=8)
+    SmoothBinary(horizon=1023, noise='gaussian', padded=True, sensitivity_of='releases', zeros=5, ones=8)
     >>> SmoothBinary(1023, noise="laplace")
-    SmoothBinary(horizon=1023, noise='laplace', padded=False, price='nodes', zeros=3, ones=17)
+    SmoothBinary(horizon=1023, noise='laplace', padded=False, sensitivity_of='nodes', zeros=3, ones=17)
 
     The paper's tree for five steps, its figure 2:
 
@@ -102,36 +104,42 @@ class SmoothBinary(IntervalTree):
     _: KW_ONLY
     noise: NoiseLaw = "gaussian"
     padded: bool = None  # type: ignore[assignment]
-    price: Price = None  # type: ignore[assignment]
+    sensitivity_of: SensitivityOf = None  # type: ignore[assignment]
     zeros: int = None  # type: ignore[assignment]
     ones: int = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         horizon = check_horizon(self.horizon)
-        noise = check_noise("SmoothBinary", self.noise)
-        price = _check_price(self.price, noise)
-        padded = noise == "gaussian" and price != "nodes" if self.padded is None else self.padded
+        noise = check_noise_law("SmoothBinary", self.noise)
+        sensitivity_of = _check_sensitivity_of(self.sensitivity_of, noise)
+        padded = noise == "gaussian" and sensitivity_of != "nodes" if self.padded is None else self.padded
         if not isinstance(padded, bool):
             raise InvalidArgument("padded", padded, "True, False or None")
-        if price is None:
-            price = "releases" if noise == "gaussian" and padded else "nodes"
+        if sensitivity_of is None:
+            sensitivity_of = "releases" if noise == "gaussian" and padded else "nodes"
         zeros = None if self.zeros is None else check_whole("zeros", self.zeros)
         ones = None if self.ones is None else check_whole("ones", self.ones)
-        zeros, ones = _shape(horizon + 1, noise, padded and price == "releases", zeros, ones)
+        zeros, ones = _shape(horizon + 1, noise, padded and sensitivity_of == "releases", zeros, ones)
         holds = comb(zeros + ones, zeros) - 1
         if holds < horizon:
             raise CapacityError(zeros=zeros, ones=ones, holds=holds, horizon=horizon)
-        resolved = {"horizon": horizon, "padded": padded, "price": price, "zeros": zeros, "ones": ones}
+        resolved = {
+            "horizon": horizon,
+            "padded": padded,
+            "sensitivity_of": sensitivity_of,
+            "zeros": zeros,
+            "ones": ones,
+        }
         for name, value in resolved.items():
             object.__setattr__(self, name, value)
 
     @classmethod
     def paper(cls, horizon: int) -> Self:
-        """Build the tree as published: even height, zeros equal to ones, padded, priced by its nodes."""
+        """Build the tree as published: even height, zeros equal to ones, padded, with the sensitivity of its nodes."""
         horizon, half = check_horizon(horizon), 1
         while comb(2 * half, half) < horizon + 1:
             half += 1
-        return cls(horizon, padded=True, price="nodes", zeros=half, ones=half)
+        return cls(horizon, padded=True, sensitivity_of="nodes", zeros=half, ones=half)
 
     def label(self, t: int) -> int:
         """Label m(t) of the leaf of element t, up to t = T + 1; release t is read off ``label(t + 1)``."""
@@ -173,14 +181,14 @@ class SmoothBinary(IntervalTree):
         return label_at(self.zeros, self.ones, t)
 
     def _next_move(self, cursor: int) -> tuple[Move, int]:
-        replaced = lowest_block(cursor)
+        replaced = lowest_run_of_ones(cursor)
         # Trailing ones are padding of the release before: they were never stored.
         pops = 0 if cursor & 1 else replaced
         return _move(pops, replaced - 1 if self.padded else 0, self.noise), next_label(cursor)
 
     def entries(self, t: int) -> tuple[Entry, ...]:
         """One entry for each one of ``label(t + 1)`` that is not a trailing one."""
-        return tuple(Entry(step, 0, 1.0) for step in left_steps(self.zeros, self.ones, t))
+        return tuple(Entry(step, 0, 1.0) for step in push_steps(self.zeros, self.ones, t))
 
     def moves(self, first: int, count: int) -> Moves | None:
         """As for any such tree; None for Laplace noise with padding, which may take many draws in a step."""
@@ -191,11 +199,11 @@ class SmoothBinary(IntervalTree):
     @property
     def _unread(self) -> int:
         """How many zeros are more than the horizon needs."""
-        return self.zeros - least_partner(self.ones, self.horizon + 1)
+        return self.zeros - least_ones_for(self.ones, self.horizon + 1)
 
     def _factors(self, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         L, R = super()._factors(steps)
-        unread = self._unread if self.price == "nodes" else 0
+        unread = self._unread if self.sensitivity_of == "nodes" else 0
         return np.hstack([L, np.zeros((steps, unread))]), np.vstack([R, np.ones((unread, steps))])
 
     def _depths(self, first: int, count: int) -> NDArray[np.int64]:
@@ -209,27 +217,29 @@ class SmoothBinary(IntervalTree):
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         # Zeros beyond those needed lead every label: their nodes hold everything and are never read, but they
         # are nodes.
-        zeros = self.zeros - (self._unread if self.price == "releases" else 0)
+        zeros = self.zeros - (self._unread if self.sensitivity_of == "releases" else 0)
         # A node below which i zeros are left to place has at most this many elements.
         levels = [(min(comb(i + self.ones, i), self.horizon), None) for i in range(zeros)]
-        nodes = level_price(self.noise, participation, levels)
-        if self.price == "releases" and self.padded:
-            # Without padding L is square, and both prices are the same.
-            releases = participation.times * sqrt(release_price(self.zeros, self.ones, self.horizon + 1))
+        nodes = level_sensitivity(self.noise, participation, levels)
+        if self.sensitivity_of == "releases" and self.padded:
+            # Without padding L is square, and both sensitivities are the same.
+            releases = participation.times * sqrt(
+                squared_sensitivity_of_releases(self.zeros, self.ones, self.horizon + 1)
+            )
             nodes = min(nodes, releases)
         return nodes, participation.times == 1
 
-    def _row_norm(self, t: int) -> float:
-        return float(self.ones if self.padded else len(left_steps(self.zeros, self.ones, t)))
+    def squared_row_norm(self, t: int) -> float:
+        return float(self.ones if self.padded else len(push_steps(self.zeros, self.ones, t)))
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         return np.full(steps, float(self.ones)) if self.padded else self._depths(1, steps).astype(np.float64)
 
-    def _max_row_norm(self, steps: int) -> float:
+    def max_squared_row_norm(self, steps: int) -> float:
         # Without padding release t reads t nodes until there are `ones` of them.
         return float(self.ones if self.padded else min(self.ones, steps))
 
-    def _mean_row_norm(self, steps: int) -> float:
+    def mean_squared_row_norm(self, steps: int) -> float:
         if self.padded:
             return float(self.ones)
         missing = self._sum(steps, lambda z, o: comb(z + o, z + 1)) - self.ones
@@ -240,14 +250,15 @@ class SmoothBinary(IntervalTree):
         return sum_over_leaves(self.zeros, self.ones, steps + 1, full)
 
 
-def _check_price(price: object, noise: NoiseLaw) -> Price | None:
-    if price not in ("nodes", "releases", None):
-        raise InvalidArgument("price", price, "'nodes', 'releases' or None")
-    if price == "releases" and noise == "laplace":
+def _check_sensitivity_of(value: object, noise: NoiseLaw) -> SensitivityOf | None:
+    if value not in ("nodes", "releases", None):
+        raise InvalidArgument("sensitivity_of", value, "'nodes', 'releases' or None")
+    if value == "releases" and noise == "laplace":
         raise NoiseLawError(
-            "price='releases' needs Gaussian noise: Laplace noise must pay for the nodes; use price='nodes'"
+            "sensitivity_of='releases' needs Gaussian noise: with Laplace noise the sensitivity is that of the nodes;"
+            " use sensitivity_of='nodes'"
         )
-    return price
+    return value
 
 
 def _shape(leaves: int, noise: NoiseLaw, releases: bool, zeros: int | None, ones: int | None) -> tuple[int, int]:
@@ -255,20 +266,20 @@ def _shape(leaves: int, noise: NoiseLaw, releases: bool, zeros: int | None, ones
     if zeros is not None and ones is not None:
         return zeros, ones
     if ones is not None:
-        return least_partner(ones, leaves), ones
+        return least_ones_for(ones, leaves), ones
     if zeros is None:
-        return cheapest_shape(leaves) if releases else _smallest_product(leaves, 2 if noise == "laplace" else 1)
-    least_ones = least_partner(zeros, leaves)
-    return zeros, cheapest_shape(leaves, least_ones)[1] if releases else least_ones
+        return best_tree_shape(leaves) if releases else _smallest_product(leaves, 2 if noise == "laplace" else 1)
+    least_ones = least_ones_for(zeros, leaves)
+    return zeros, best_tree_shape(leaves, least_ones)[1] if releases else least_ones
 
 
 @lru_cache(maxsize=1024)
 def _smallest_product(leaves: int, power: int) -> tuple[int, int]:
     """Return the (zeros, ones) of enough labels and least ``zeros^power · ones``; ties to fewer zeros."""
-    zeros, chosen = 1, (1, least_partner(1, leaves))
+    zeros, chosen = 1, (1, least_ones_for(1, leaves))
     best = chosen[1]
     while zeros**power < best:
-        ones = least_partner(zeros, leaves)
+        ones = least_ones_for(zeros, leaves)
         if zeros**power * ones < best:
             best, chosen = zeros**power * ones, (zeros, ones)
         zeros += 1

@@ -18,11 +18,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream.arguments import check_horizon
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import NoiseLaw, check_horizon, check_noise
+from dpstream.mechanisms.base import NoiseLaw, check_noise_law
 from dpstream.mechanisms.convolution import ConvolutionMechanism
-from dpstream.mechanisms.toeplitz import PRICE_MARGIN, column_weights, lower_toeplitz, series_product
-from dpstream.mechanisms.toeplitz_participation import first_columns_price
+from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, column_weights, lower_toeplitz, series_product
+from dpstream.mechanisms.toeplitz_participation import squared_norm_of_first_columns
 from dpstream.participation import Participation
 
 __all__ = ["SquareRoot"]
@@ -68,7 +69,7 @@ class SquareRoot(ConvolutionMechanism):
         object.__setattr__(self, "horizon", check_horizon(self.horizon, most=2**28))
         if not isinstance(self.normalized, bool):
             raise InvalidArgument("normalized", self.normalized, "True or False")
-        check_noise("SquareRoot", self.noise, allowed=("gaussian",))
+        check_noise_law("SquareRoot", self.noise, allowed=("gaussian",))
 
     def coefficients(self, count: int) -> NDArray[np.float64]:
         """Return f_0 .. f_{count-1}."""
@@ -101,18 +102,18 @@ class SquareRoot(ConvolutionMechanism):
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         k, s = participation.times, participation.separation
         if k == 1 and self.normalized:
-            return PRICE_MARGIN, True
+            return SENSITIVITY_MARGIN, True
         weights = self._weights if self.normalized else None
-        price = first_columns_price(self.coefficients(self.horizon), weights, k, s)
-        return PRICE_MARGIN * price**0.5, True
+        squared = squared_norm_of_first_columns(self.coefficients(self.horizon), weights, k, s)
+        return SENSITIVITY_MARGIN * squared**0.5, True
 
-    def _row_norm(self, t: int) -> float:
+    def squared_row_norm(self, t: int) -> float:
         f = self.coefficients(t)
         if not self.normalized:
             return float(f @ f)
         return float((f * f) @ (self._scales[:t] ** 2)[::-1])
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         f = self.coefficients(steps)
         if not self.normalized:
             return np.asarray(np.cumsum(f * f), dtype=np.float64)

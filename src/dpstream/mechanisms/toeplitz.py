@@ -22,7 +22,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 __all__ = [
-    "PRICE_MARGIN",
+    "SENSITIVITY_MARGIN",
     "column_weights",
     "long_sum",
     "lower_toeplitz",
@@ -31,9 +31,9 @@ __all__ = [
 ]
 
 #: The stored coefficients of L are doubles, and R = L⁻¹A is their exact inverse, not the formula that gives
-#: R. The two agree to about 1e-12; what is charged is this much above the formula. Tests hold it against
+#: R. The two agree to about 1e-12; the sensitivity stated is this much above the formula. Tests hold it against
 #: inverted coefficients.
-PRICE_MARGIN = 1.0 + 1e-9
+SENSITIVITY_MARGIN = 1.0 + 1e-9
 
 #: Sums of at most this many terms are added up term by term.
 DIRECT_TERMS = 2**14

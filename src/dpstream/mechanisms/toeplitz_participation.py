@@ -1,4 +1,4 @@
-"""The price of one person in several steps, for Toeplitz mechanisms.
+"""The sensitivity to one person in several steps, for Toeplitz mechanisms.
 
 With R = diag(1/q) · Toeplitz(r) and w_i = 1/q_i², columns j and j + d of R have the scalar product
 
@@ -20,15 +20,15 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["first_columns_price", "lag_bound"]
+__all__ = ["lag_bound", "squared_norm_of_first_columns"]
 
 
-def first_columns_price(
+def squared_norm_of_first_columns(
     r: NDArray[np.float64], weights: NDArray[np.float64] | None, times: int, separation: int
 ) -> float:
     """‖Σ_{i<k} R e_{is}‖² in O(T), from the T coefficients `r` and w = 1/q² in step order (None for ones).
 
-    >>> first_columns_price(np.array([1.0, 0.5, 0.25]), None, times=2, separation=1)  # 1² + 1.5² + 0.75²
+    >>> squared_norm_of_first_columns(np.array([1.0, 0.5, 0.25]), None, times=2, separation=1)  # 1² + 1.5² + 0.75²
     3.8125
     """
     T = r.size

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import DrawsPerStep, Mechanism, NoiseLaw, State, Value, check_noise
+from dpstream.mechanisms.base import DrawsPerStep, Mechanism, NoiseLaw, State, Value, check_noise_law
 from dpstream.mechanisms.smooth import SmoothBinary
 from dpstream.participation import Participation
 
-__all__ = ["Unbounded", "UnboundedState", "place"]
+__all__ = ["Unbounded", "UnboundedState", "epoch_of"]
 
 #: What the inner mechanism gets of the budget (of ρ, or of ε), the rest going to the totals. With
 #: `SmoothBinary` inside, V at 2^10 .. 2^30 steps is within 2 % (Gaussian) or 6 % (Laplace) of that of the
@@ -88,14 +88,14 @@ class Unbounded(Mechanism):
         inner = self.inner
         if not (isinstance(inner, type) and issubclass(inner, Mechanism)):
             raise InvalidArgument("inner", inner, "a class of mechanisms, such as SmoothBinary")
-        check_noise("Unbounded", self.noise)
+        check_noise_law("Unbounded", self.noise)
         try:
             first = self.epoch(0)
         except TypeError as error:
             raise InvalidArgument("inner", inner, "a class that is called as inner(horizon)") from error
         if first.horizon != 1:
             raise InvalidArgument("inner", inner, "a class of mechanisms that have a horizon")
-        object.__setattr__(self, "price", first.price)
+        object.__setattr__(self, "sensitivity_of", first.sensitivity_of)
 
     def __repr__(self) -> str:
         noise = "" if self.noise == "gaussian" else f", noise={self.noise!r}"
@@ -108,10 +108,10 @@ class Unbounded(Mechanism):
     def scales(self, j: int) -> tuple[float, float]:
         """Return what the draws of epoch j are multiplied by: its total's, its inner mechanism's."""
         f = INNER_SHARE[self.noise]
-        price = _inner_price(cast("type[Mechanism]", self.inner), self.noise, 2**j)
+        sensitivity = _inner_sensitivity(cast("type[Mechanism]", self.inner), self.noise, 2**j)
         if self.noise == "laplace":
-            return 1.0 / (1.0 - f), price / f
-        return 1.0 / (1.0 - f) ** 0.5, price / f**0.5
+            return 1.0 / (1.0 - f), sensitivity / f
+        return 1.0 / (1.0 - f) ** 0.5, sensitivity / f**0.5
 
     @property
     def draws_per_step(self) -> DrawsPerStep:
@@ -130,13 +130,13 @@ class Unbounded(Mechanism):
 
     def draws_at(self, t: int) -> int:
         """Count the inner mechanism's draws, and one for the total before it if t opens a new epoch."""
-        j, within = place(t)
+        j, within = epoch_of(t)
         return self.epoch(j).draws_at(within) + (within == 1 and j > 0)
 
     def advance(self, state: UnboundedState, draws: Sequence[Value]) -> tuple[Value, UnboundedState]:
         """Add the totals' noise to the inner mechanism's; an epoch's first draw is for the total before."""
         t = self._next_step(state)
-        j, within = place(t)
+        j, within = epoch_of(t)
         finished, inner_state = state.finished, state.inner
         if within == 1 and j > 0:
             total = draws[0] * self.scales(j - 1)[0]
@@ -147,7 +147,7 @@ class Unbounded(Mechanism):
         return (noise if finished is None else noise + finished), UnboundedState(t, finished, inner_state)
 
     def _factors(self, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        last, _ = place(steps)
+        last, _ = epoch_of(steps)
         lefts, rights = [], []
         for j in range(last + 1):
             first, count = 2**j - 1, min(2**j, steps - 2**j + 1)
@@ -168,35 +168,36 @@ class Unbounded(Mechanism):
         return np.hstack(lefts), np.vstack(rights)
 
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
-        # One step moves one total, by (1 - f) of the squared (for Laplace: of the plain) price, and one
+        # One step moves one total, by (1 - f) of the squared (for Laplace: of the plain) sensitivity, and one
         # epoch's inner mechanism, by f of it. Several steps: the triangle inequality. If the inner mechanism
-        # prices its releases, the totals, which are never released without inner noise, are still priced as
+        # states the sensitivity of its releases, the totals, never released without inner noise, still count as
         # if they were: an upper bound.
-        exact = participation.times == 1 and self.price == "nodes" and self.epoch(0).sensitivity_is_exact()
+        exact = participation.times == 1 and self.sensitivity_of == "nodes" and self.epoch(0).sensitivity_is_exact()
         return float(participation.times), exact
 
-    def _row_norm(self, t: int) -> float:
-        j, within = place(t)
-        return self._finished_norm(j) + self.scales(j)[1] ** 2 * self.epoch(j)._row_norm(within)
+    def squared_row_norm(self, t: int) -> float:
+        j, within = epoch_of(t)
+        return self._finished_norm(j) + self.scales(j)[1] ** 2 * self.epoch(j).squared_row_norm(within)
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         parts = []
-        for j in range(place(steps)[0] + 1):
+        for j in range(epoch_of(steps)[0] + 1):
             count = min(2**j, steps - 2**j + 1)
-            parts.append(self._finished_norm(j) + self.scales(j)[1] ** 2 * self.epoch(j)._row_norms(count))
+            parts.append(self._finished_norm(j) + self.scales(j)[1] ** 2 * self.epoch(j).squared_row_norms(count))
         return np.concatenate(parts)
 
-    def _max_row_norm(self, steps: int) -> float:
+    def max_squared_row_norm(self, steps: int) -> float:
         return max(
-            self._finished_norm(j) + self.scales(j)[1] ** 2 * self.epoch(j)._max_row_norm(min(2**j, steps - 2**j + 1))
-            for j in range(place(steps)[0] + 1)
+            self._finished_norm(j)
+            + self.scales(j)[1] ** 2 * self.epoch(j).max_squared_row_norm(min(2**j, steps - 2**j + 1))
+            for j in range(epoch_of(steps)[0] + 1)
         )
 
-    def _mean_row_norm(self, steps: int) -> float:
+    def mean_squared_row_norm(self, steps: int) -> float:
         total = 0.0
-        for j in range(place(steps)[0] + 1):
+        for j in range(epoch_of(steps)[0] + 1):
             count = min(2**j, steps - 2**j + 1)
-            inner = self.scales(j)[1] ** 2 * self.epoch(j)._mean_row_norm(count)
+            inner = self.scales(j)[1] ** 2 * self.epoch(j).mean_squared_row_norm(count)
             total += count * (self._finished_norm(j) + inner)
         return total / steps
 
@@ -205,7 +206,7 @@ class Unbounded(Mechanism):
         return j * self.scales(0)[0] ** 2
 
 
-def place(t: int) -> tuple[int, int]:
+def epoch_of(t: int) -> tuple[int, int]:
     """Return the epoch of step t, and the step's number within it."""
     j = t.bit_length() - 1
     return j, t - 2**j + 1
@@ -219,5 +220,5 @@ def _inner_mechanism(inner: type[Mechanism], noise: NoiseLaw, horizon: int) -> M
 
 
 @lru_cache(maxsize=256)
-def _inner_price(inner: type[Mechanism], noise: NoiseLaw, horizon: int) -> float:
+def _inner_sensitivity(inner: type[Mechanism], noise: NoiseLaw, horizon: int) -> float:
     return _inner_mechanism(inner, noise, horizon).sensitivity()

@@ -19,8 +19,9 @@ from typing import ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import NoiseLaw, check_horizon, check_noise
-from dpstream.mechanisms.intervals import IntervalTree, fitting
+from dpstream.arguments import check_horizon
+from dpstream.mechanisms.base import NoiseLaw, check_noise_law
+from dpstream.mechanisms.one_node_trees import OneNodeTree
 from dpstream.mechanisms.stack import Entry, Move
 from dpstream.participation import Participation
 
@@ -30,7 +31,7 @@ _T = TypeVar("_T", bound=np.generic)
 
 
 @dataclass(frozen=True)
-class WeightedTree(IntervalTree):
+class WeightedTree(OneNodeTree):
     """A balanced binary tree over horizon + 1 leaves, with the best noise variance at each left child.
 
     A subtree of n leaves is split into ⌈n/2⌉ and ⌊n/2⌋ with values v1 and v2, and its own value is
@@ -70,7 +71,7 @@ class WeightedTree(IntervalTree):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", check_horizon(self.horizon))
-        check_noise("WeightedTree", self.noise, ("gaussian",))
+        check_noise_law("WeightedTree", self.noise, ("gaussian",))
 
     @property
     def memory(self) -> int:
@@ -140,21 +141,21 @@ class WeightedTree(IntervalTree):
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         if participation.times == 1:
             return sqrt(self._root), True
-        # A node that meets c of one person's steps moves by c, and c² ≤ c · crowd: so the square of the price
+        # A node that meets c of one person's steps moves by c, and c² ≤ c · crowd: so the squared sensitivity
         # is at most `times` times the largest Σ weight · crowd over the nodes of one element.
         crowded = self._root * _crowded(self.horizon + 1, participation)
         return sqrt(participation.times * crowded), False
 
-    def _row_norm(self, t: int) -> float:
+    def squared_row_norm(self, t: int) -> float:
         return float(sum(entry.weight**2 for entry in self.entries(t)))
 
-    def _row_norms(self, steps: int) -> NDArray[np.float64]:
+    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         return self._root - self._expand(1, steps)[1]
 
-    def _max_row_norm(self, steps: int) -> float:
+    def max_squared_row_norm(self, steps: int) -> float:
         return self._root  # the first release has it already
 
-    def _mean_row_norm(self, steps: int) -> float:
+    def mean_squared_row_norm(self, steps: int) -> float:
         kept, factor = 0.0, 1.0  # Σ over the leaves 0 .. steps of the share of the row budget that is left
         for right, _, size in self._path(steps):
             if right:
@@ -203,5 +204,5 @@ def _crowded(size: int, participation: Participation) -> float:
         return 0.0
     left = (size + 1) // 2
     share = _value(left) / _value(size)
-    through_left = (1 - share) * fitting(left, participation) + share * _crowded(left, participation)
+    through_left = (1 - share) * participation.reach(left) + share * _crowded(left, participation)
     return max(through_left, _crowded(size // 2, participation))

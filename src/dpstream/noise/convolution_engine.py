@@ -2,7 +2,7 @@
 
 Draws are a pure function of (key, step), so the past need not be held in memory: at the end of every block of 64 steps
 the draws that are carried forward (`dpstream.mechanisms.convolution`) are made once more, a few columns at a time. What
-is held is the block at hand and what is already owed to coming releases: half the horizon at most.
+is held is the block at hand and the parts of coming releases that are already computed: half the horizon at most.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class ConvolutionEngine(Engine):
         )
         near[: known.size] = known
         self._near = np.ascontiguousarray(near[::-1])
-        self._owed = np.empty((0, d), dtype=self.draws.dtype)
-        self._owed_from = 0  # the first row of _owed is for release _owed_from + 1
+        self._pending = np.empty((0, d), dtype=self.draws.dtype)
+        self._pending_from = 0  # the first row of _pending is for release _pending_from + 1
 
     def seek(self, t: int) -> None:
-        """Bring back what is owed: carry forward the aligned runs of draws that make up 1..t, largest first."""
+        """Recompute the parts of coming releases: carry forward the aligned runs of draws in 1..t, largest first."""
         self.reset()
         start = t - t % BLOCK
         done = 0
@@ -106,8 +106,8 @@ class ConvolutionEngine(Engine):
         lags = np.arange(size)[:, None] - np.arange(size)[None, :]
         near = np.where(lags >= 0, self._near[BLOCK - 1 - np.maximum(lags, 0)], 0.0)
         ready: NDArray[np.float64] = near @ self._block[:size]
-        owed = self._owed[self.t - self._owed_from :][:size]
-        ready[: owed.shape[0]] += owed
+        known = self._pending[self.t - self._pending_from :][:size]
+        ready[: known.shape[0]] += known
         return ready
 
     def step(self, out: NDArray[Any]) -> None:
@@ -115,9 +115,9 @@ class ConvolutionEngine(Engine):
         self._enter(self.t + 1)
         near = self._near[BLOCK - 1 - position :].astype(self.draws.dtype)
         np.dot(near, self._block[: position + 1], out=out)
-        offset = self.t - self._owed_from
-        if self._owed.shape[0] > offset:
-            out += self._owed[offset]
+        offset = self.t - self._pending_from
+        if self._pending.shape[0] > offset:
+            out += self._pending[offset]
         if self.gain != 1.0:
             out *= out.dtype.type(self.gain)
         self.t += 1
@@ -138,11 +138,11 @@ class ConvolutionEngine(Engine):
             return
         coefficients = self.mechanism.coefficients(2 * n if horizon is None else min(2 * n, horizon))
         scale = self.mechanism.input_scale(t - n + 1, n)[:, None]
-        left = self._owed[t - self._owed_from :]
-        if left.shape[0] < reach:  # t is a power of two (or nothing is owed yet): the longest run so far
+        left = self._pending[t - self._pending_from :]
+        if left.shape[0] < reach:  # t is a power of two (or nothing is pending yet): the longest run so far
             grown = np.zeros((reach, self.draws.coordinates), dtype=self.draws.dtype)
             grown[: left.shape[0]] = left
-            self._owed, self._owed_from, left = grown, t, grown
+            self._pending, self._pending_from, left = grown, t, grown
         width = self.draws.coordinates if self.draws.narrow else max(NARROW, FFT_SIZE // (2 * n) // NARROW * NARROW)
         for low in range(0, self.draws.coordinates, width):
             high = min(low + width, self.draws.coordinates)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.mechanisms.base import Mechanism
-from dpstream.mechanisms.unbounded import Unbounded, place
+from dpstream.mechanisms.unbounded import Unbounded, epoch_of
 from dpstream.noise.draws import Draws
 from dpstream.noise.engine import DRAW_ERROR, UNIT, Chunks, Engine, largest_draw
 from dpstream.noise.exact import TOTALS_SLOT
@@ -77,7 +77,7 @@ class EpochEngine(Engine):
         self.reset()
         if t == 0:
             return
-        last, within = place(t)
+        last, within = epoch_of(t)
         for j in range(last):
             self.t = 2 ** (j + 1) - 1
             self._finish_epoch()
@@ -91,7 +91,7 @@ class EpochEngine(Engine):
         self.reset()
         if t == 0:
             return
-        last, within = place(t)
+        last, within = epoch_of(t)
         self._open(last)
         self._finished = arrays[0].copy()
         self._inner.restore(within, arrays[1:])
@@ -100,15 +100,15 @@ class EpochEngine(Engine):
     def _error(self, t: int) -> float:
         # The totals' draws, the inner engine's own bound, and three roundings of what they add up to. All of it grows
         # with the epoch, so that the last one bounds the others.
-        last, _ = place(t)
+        last, _ = epoch_of(t)
         total_scale, inner_scale = self.mechanism.scales(last)
         largest = largest_draw(self.draws.law)
         totals = last * total_scale * (DRAW_ERROR + (last + 3) * UNIT * largest)
         inner = inner_scale * self._make_engine(self.mechanism.epoch(last), self.draws, self.chunks).error(2**last)
-        return totals + inner + 4 * UNIT * largest * math.sqrt(t * self.mechanism._max_row_norm(t))
+        return totals + inner + 4 * UNIT * largest * math.sqrt(t * self.mechanism.max_squared_row_norm(t))
 
     def addresses(self, t: int) -> list[tuple[Draws, int, int]]:
-        j, within = place(t)
+        j, within = epoch_of(t)
         source = self.draws.shifted(2**j - 1)
         inner = [(source, within, slot) for slot in range(self.mechanism.epoch(j).draws_at(within))]
         return [(self.draws, t, TOTALS_SLOT), *inner] if within == 1 and j > 0 else inner

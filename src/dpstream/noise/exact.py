@@ -17,7 +17,7 @@ from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.convolution import ConvolutionMechanism
 from dpstream.mechanisms.optimal import Optimal, OptimalState
 from dpstream.mechanisms.stack import StackMechanism
-from dpstream.mechanisms.unbounded import Unbounded, place
+from dpstream.mechanisms.unbounded import Unbounded, epoch_of
 from dpstream.noise.keystream import Keystream
 
 __all__ = ["TOTALS_SLOT", "Address", "ideal_double", "ideal_draw", "ideal_noise", "nearest_integer"]
@@ -113,7 +113,7 @@ def ideal_noise(mechanism: Mechanism, draw: Callable[[int, int], Ball], t: int) 
     if isinstance(mechanism, Optimal):  # needs nothing but the draws
         return mechanism.advance(OptimalState(t - 1, tuple(draw(j, 0) for j in range(1, t))), [draw(t, 0)])[0]
     if isinstance(mechanism, Unbounded):  # only the epoch at hand has inner noise
-        j, within = place(t)
+        j, within = epoch_of(t)
         inner = ideal_noise(mechanism.epoch(j), lambda step, slot: draw(2**j - 1 + step, slot), within)
         totals = sum(draw(2**i, TOTALS_SLOT) * mechanism.scales(i - 1)[0] for i in range(1, j + 1))
         return inner * mechanism.scales(j)[1] + totals

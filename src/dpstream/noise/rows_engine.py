@@ -34,7 +34,7 @@ class RowsEngine(Engine):
         self.t = t
 
     def _error(self, t: int) -> float:
-        worst = math.sqrt(t * self.mechanism._max_row_norm(t))
+        worst = math.sqrt(t * self.mechanism.max_squared_row_norm(t))
         return worst * (DRAW_ERROR + (t + 2) * UNIT * largest_draw(self.draws.law))
 
     def rows(self, count: int) -> NDArray[np.float64]:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import check_whole
 from dpstream.noise.draws import COORDINATES_LIMIT
 from dpstream.noise.keystream import FORMAT_VERSION, configuration_digest
 

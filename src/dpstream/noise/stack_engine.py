@@ -55,7 +55,7 @@ class StackEngine(Engine):
 
     def _largest_row(self, t: int) -> tuple[float, int]:
         """A bound on Σ|L_tj| over releases up to t, and on the number of roundings that any term passes through."""
-        norm = self.mechanism._max_row_norm(t)
+        norm = self.mechanism.max_squared_row_norm(t)
         if self.mechanism.entries(1) is None:
             # An estimate that mixes popped entries: all t draws may take part (Cauchy-Schwarz), through at most one
             # merge a level of at most one popped entry a level, three roundings each, of values as large as the stack.

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dpstream import kernel
+from dpstream.arguments import check_whole
 from dpstream.errors import (
     ForkedStream,
     HorizonExceeded,
@@ -25,7 +26,7 @@ from dpstream.errors import (
     OutputMismatch,
     StateError,
 )
-from dpstream.mechanisms.base import Mechanism, check_whole
+from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.draws import STEPS_LIMIT, Draws
 from dpstream.noise.engine import UNIT, Chunks
 from dpstream.noise.engines import make_engine

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dpstream.charts import new_figure
 from dpstream.mechanisms import SmoothBinary
-from dpstream.mechanisms.labels import lowest_block
+from dpstream.mechanisms.labels import lowest_run_of_ones
 from dpstream.paper.part import Measured, Part, Progress, Row
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def compute(quick: bool, report: Progress) -> Measured:
     t = next(
         i
         for i, label in enumerate(labels)
-        if lowest_block(label) == BLOCK and label & -label == 1 << ZEROS and label > 1 << (height - 2)
+        if lowest_run_of_ones(label) == BLOCK and label & -label == 1 << ZEROS and label > 1 << (height - 2)
     )
     rows: list[Row] = []
     for which, label, low in (("m(t+1)", labels[t], ZEROS), ("m(t+2)", labels[t + 1], 0)):
@@ -44,7 +44,7 @@ def compute(quick: bool, report: Progress) -> Measured:
         ]
     held = [set(mechanism.nodes(step)) for step in range(1, HORIZON + 1)]
     as_stated = sum(
-        len(after - before) == len(before - after) == lowest_block(labels[step])
+        len(after - before) == len(before - after) == lowest_run_of_ones(labels[step])
         for step, (before, after) in enumerate(pairwise(held), start=1)
     )
     report(1.0)

@@ -44,9 +44,9 @@ def accuracy(
     if terms.budget.noise == "gaussian":
         mechanism = terms.mechanism
         if count <= FEW:
-            norms = np.array([mechanism._row_norm(t) for t in range(first, last + 1)])
+            norms = np.array([mechanism.squared_row_norm(t) for t in range(first, last + 1)])
         else:
-            norms = mechanism._row_norms(last)[first - 1 :]
+            norms = mechanism.squared_row_norms(last)[first - 1 :]
         return _gaussian(scale * np.sqrt(norms), confidence)
     laws = [terms.noise(t, scale) for t in range(first, last + 1)]
     stddev = np.array([_stddev(law) for law in laws])

@@ -14,8 +14,8 @@ from __future__ import annotations
 import hashlib
 from array import array
 
+from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument, TooManyPeople
-from dpstream.mechanisms.base import check_whole
 from dpstream.noise.keystream import check_key, fresh_key
 from dpstream.participation import Participation
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpstream.arguments import check_whole
 from dpstream.budget import Budget
 from dpstream.errors import (
     HorizonExceeded,
@@ -28,7 +29,7 @@ from dpstream.errors import (
     NoReleaseYet,
     SumsTooLarge,
 )
-from dpstream.mechanisms.base import Mechanism, check_whole
+from dpstream.mechanisms.base import Mechanism
 from dpstream.noise import stream as noise_stream
 from dpstream.noise.settings import check_shape
 from dpstream.participation import Participation

@@ -28,7 +28,7 @@ from scipy.special import erfc, gammaincc, gammaln
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.stack import StackMechanism
-from dpstream.mechanisms.unbounded import Unbounded, place
+from dpstream.mechanisms.unbounded import Unbounded, epoch_of
 
 __all__ = [
     "GaussianNoise",
@@ -139,7 +139,7 @@ def _negative_binomial(successes: int, p: float) -> NDArray[np.float64]:
 def noise_at(mechanism: Mechanism, scale: float, t: int) -> RealNoise:
     """The law of the noise of release t."""
     if mechanism.noise == "gaussian":
-        return GaussianNoise(scale * math.sqrt(mechanism._row_norm(t)))
+        return GaussianNoise(scale * math.sqrt(mechanism.squared_row_norm(t)))
     found = Multiset(abs(weight) * scale for weight in _weights(mechanism, t))
     scales = tuple(sorted(found))
     return LaplaceNoise(scales, tuple(found[s] for s in scales))
@@ -148,7 +148,7 @@ def noise_at(mechanism: Mechanism, scale: float, t: int) -> RealNoise:
 def _weights(mechanism: Mechanism, t: int) -> list[float]:
     """The entries of row t of L that are not zero."""
     if isinstance(mechanism, Unbounded):
-        j, within = place(t)
+        j, within = epoch_of(t)
         total, inner = mechanism.scales(0)[0], mechanism.scales(j)[1]
         return [total] * j + [inner * weight for weight in _weights(mechanism.epoch(j), within)]
     if isinstance(mechanism, StackMechanism):

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
+from dpstream.arguments import check_whole
 from dpstream.budget import Budget, noise_scale, pure_dp, zcdp
 from dpstream.errors import DpstreamError, InvalidArgument, NoiseLawError, NothingFits
 from dpstream.mechanisms.anytime_toeplitz import AnytimeToeplitz
 from dpstream.mechanisms.balanced_toeplitz import BalancedToeplitz
-from dpstream.mechanisms.base import Mechanism, NoiseLaw, check_whole
+from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.binary import Binary
 from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz
 from dpstream.mechanisms.convolution import ConvolutionMechanism
@@ -333,8 +334,8 @@ def _row(
     held = vectors * coordinates * number + tables
     return PlanRow(
         mechanism,
-        math.sqrt(unit * mechanism._max_row_norm(steps) + rounding),
-        math.sqrt(unit * mechanism._mean_row_norm(steps) + rounding),
+        math.sqrt(unit * mechanism.max_squared_row_norm(steps) + rounding),
+        math.sqrt(unit * mechanism.mean_squared_row_norm(steps) + rounding),
         mechanism.draws_per_step.average,
         held,
         _nanoseconds(mechanism, steps, coordinates, lane),

@@ -12,10 +12,11 @@ from typing import Literal
 
 import numpy as np
 
+from dpstream.arguments import check_horizon, check_whole
 from dpstream.budget import ApproxDP, Budget, PureDP, noise_scale
 from dpstream.errors import HorizonExceeded, InvalidArgument, MechanismTooShort, NoiseLawError
 from dpstream.mechanisms.anytime_toeplitz import AnytimeToeplitz
-from dpstream.mechanisms.base import Mechanism, check_horizon, check_whole
+from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.draws import STEPS_LIMIT
 from dpstream.noise.keystream import check_key, derive_key, fresh_key
 from dpstream.noise.stream import NoiseStream

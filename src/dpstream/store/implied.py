@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument, StateError, StreamUnknown
-from dpstream.mechanisms.base import check_whole
 from dpstream.noise.stream import NoiseStream
 from dpstream.release.counter import Counter
 from dpstream.release.running_sum import RunningSum

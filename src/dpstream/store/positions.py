@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument, PositionConflict, PositionGap, PositionUnexpected
-from dpstream.mechanisms.base import check_whole
 from dpstream.store.database import Database
 from dpstream.store.releases import read_batches
 from dpstream.store.sealing import INPUT_BYTES, Seals

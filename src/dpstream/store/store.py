@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dpstream.arguments import check_whole
 from dpstream.budget import Budget
 from dpstream.errors import (
     BudgetLimitExceeded,
@@ -25,7 +26,7 @@ from dpstream.errors import (
     StoreDamaged,
     StreamUnknown,
 )
-from dpstream.mechanisms.base import Mechanism, check_whole
+from dpstream.mechanisms.base import Mechanism
 from dpstream.participation import Participation
 from dpstream.release.counter import Counter
 from dpstream.release.running_sum import RunningSum

@@ -29,7 +29,7 @@ def test_the_exact_price_against_dense_matrices():
 
 def test_a_price_a_thousandth_too_low_differs():
     def build(horizon, zeros, ones):
-        return Underpriced(horizon, padded=True, price="releases", zeros=zeros, ones=ones)
+        return Underpriced(horizon, padded=True, sensitivity_of="releases", zeros=zeros, ones=ones)
 
     assert _price_of_releases(True, build).verdict == "differs"
 
@@ -42,7 +42,7 @@ def test_the_same_price_for_other_noise_differs():
             return SmoothBinary(self.horizon, padded=True, zeros=self.zeros, ones=self.ones)._sensitivity(participation)
 
     def build(horizon, zeros, ones):
-        return Unpadded(horizon, padded=False, price="releases", zeros=zeros, ones=ones)
+        return Unpadded(horizon, padded=False, sensitivity_of="releases", zeros=zeros, ones=ones)
 
     claim = _price_of_releases(True, build)
     assert claim.verdict == "differs"

@@ -8,7 +8,7 @@ from dpstream.paper.claims.same_law import FALSE_ALARM, _padded, _same_law, _two
 
 def unpadded(horizon, noise):
     half = SmoothBinary.paper(horizon).ones
-    return SmoothBinary(horizon, noise=noise, padded=False, price="nodes", zeros=half, ones=half)
+    return SmoothBinary(horizon, noise=noise, padded=False, sensitivity_of="nodes", zeros=half, ones=half)
 
 
 def rejects(rows):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpstream.mechanisms import SmoothBinary
-from dpstream.paper.claims.small_trees import node_matrices, release_prices
+from dpstream.paper.claims.small_trees import node_matrices, squared_sensitivities_of_releases
 
 
 @pytest.mark.parametrize("tree", [SmoothBinary.paper(5), SmoothBinary.paper(60), SmoothBinary(30, zeros=2, ones=7)])
@@ -17,10 +17,10 @@ def test_algorithm_2_makes_the_covariance_that_the_library_streams(tree):
 
 def test_prices_in_fractions():
     nodes, _ = node_matrices(SmoothBinary.paper(5))
-    exact = release_prices(nodes @ nodes.T)
+    exact = squared_sensitivities_of_releases(nodes @ nodes.T)
     A = np.tri(5)
     dense = (A * np.linalg.solve(nodes @ nodes.T, A)).sum(axis=0)
     np.testing.assert_allclose([float(price) for price in exact], dense, rtol=1e-12)
     assert max(exact) == Fraction(17, 12)
     nodes, _ = node_matrices(SmoothBinary.paper(19))
-    assert max(release_prices(nodes @ nodes.T)) == Fraction(203282, 101465)
+    assert max(squared_sensitivities_of_releases(nodes @ nodes.T)) == Fraction(203282, 101465)

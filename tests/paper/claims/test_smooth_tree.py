@@ -23,7 +23,7 @@ def test_a_broken_tree_differs(broken):
     assert _algorithm_2(True).verdict == "sharpened"
 
     def build(horizon, zeros, ones):
-        return broken(horizon, padded=True, price="nodes", zeros=zeros, ones=ones)
+        return broken(horizon, padded=True, sensitivity_of="nodes", zeros=zeros, ones=ones)
 
     assert _algorithm_2(True, build).verdict == "differs"
 

@@ -1,5 +1,5 @@
 from dpstream.mechanisms import SmoothBinary
-from dpstream.paper.claims.small_trees import node_matrices, release_prices
+from dpstream.paper.claims.small_trees import node_matrices, squared_sensitivities_of_releases
 from dpstream.paper.claims.theorem_1_1 import _spent, _theorem_1_1
 
 
@@ -15,7 +15,7 @@ def test_the_paper_is_confirmed_by_another_route():
     tree = SmoothBinary.paper(5)
     L, R = node_matrices(tree)
     assert (L @ R).tolist() == [[1] * (t + 1) + [0] * (4 - t) for t in range(5)]
-    assert max(release_prices(L @ L.T)) <= 2
+    assert max(squared_sensitivities_of_releases(L @ L.T)) <= 2
 
 
 def test_a_wrong_sensitivity_is_noticed():

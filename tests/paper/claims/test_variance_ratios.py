@@ -30,6 +30,6 @@ def test_the_factor_at_ten_million(claims):
 def test_the_prescribed_height_does_not_give_the_figure():
     def prescribed(horizon):
         half = prescribed_height(horizon) // 2
-        return SmoothBinary(horizon, padded=True, price="nodes", zeros=half, ones=half)
+        return SmoothBinary(horizon, padded=True, sensitivity_of="nodes", zeros=half, ones=half)
 
     assert _figure_4(True, prescribed).verdict == "differs"

@@ -78,7 +78,7 @@ def _one(mechanism: Mechanism, horizon: int, d: int, widen: Widen) -> Row:
     releases = np.abs(released - _loss(L, A)).max()
     return {
         "mechanism": type(mechanism).__name__,
-        "priced by": mechanism.price,
+        "priced by": mechanism.sensitivity_of,
         "T": horizon,
         "d": d,
         "largest gap of L R": float(np.abs(wide_L @ wide_R - wide_A).max()),

@@ -11,7 +11,7 @@ import numpy as np
 from dpstream.charts import curve, new_figure
 from dpstream.mechanisms import SmoothBinary
 from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
-from dpstream.paper.claims.small_trees import node_matrices, release_prices
+from dpstream.paper.claims.small_trees import node_matrices, squared_sensitivities_of_releases
 from dpstream.paper.claims.wording import listed, number, steps
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["PRICE_OF_RELEASES"]
 
 
 def _released(horizon: int, zeros: int, ones: int) -> SmoothBinary:
-    return SmoothBinary(horizon, padded=True, price="releases", zeros=zeros, ones=ones)
+    return SmoothBinary(horizon, padded=True, sensitivity_of="releases", zeros=zeros, ones=ones)
 
 
 def _price_of_releases(quick: bool, build: Callable[[int, int, int], SmoothBinary] = _released) -> Claim:
@@ -89,7 +89,7 @@ def _price_of_releases(quick: bool, build: Callable[[int, int, int], SmoothBinar
 
 def _exact_price(tree: SmoothBinary) -> Fraction:
     L, _ = node_matrices(tree)
-    return max(release_prices(L @ L.T))
+    return max(squared_sensitivities_of_releases(L @ L.T))
 
 
 def _same_noise(horizon: int, build: Callable[[int, int, int], SmoothBinary]) -> bool:

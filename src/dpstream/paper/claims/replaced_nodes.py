@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstream.charts import curve, new_figure
 from dpstream.mechanisms import Binary, SmoothBinary
-from dpstream.mechanisms.labels import lowest_block, next_label, sum_over_leaves
+from dpstream.mechanisms.labels import lowest_run_of_ones, next_label, sum_over_leaves
 from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.wording import listed, number, steps
 
@@ -90,7 +90,7 @@ def _blocks(half: int) -> NDArray[np.int64]:
     """How many nodes each release of a full tree replaces."""
     label, blocks = (1 << half) - 1, []
     for _ in range(comb(2 * half, half) - 1):
-        blocks.append(lowest_block(label))
+        blocks.append(lowest_run_of_ones(label))
         label = next_label(label)
     return np.array(blocks, dtype=np.int64)
 

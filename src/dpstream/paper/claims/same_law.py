@@ -31,7 +31,7 @@ Build = Callable[[int, NoiseLaw], SmoothBinary]
 
 def _padded(horizon: int, noise: NoiseLaw) -> SmoothBinary:
     half = SmoothBinary.paper(horizon).ones
-    return SmoothBinary(horizon, noise=noise, padded=True, price="nodes", zeros=half, ones=half)
+    return SmoothBinary(horizon, noise=noise, padded=True, sensitivity_of="nodes", zeros=half, ones=half)
 
 
 def _same_law(quick: bool, build: Build = _padded) -> Claim:
@@ -47,7 +47,7 @@ def _same_law(quick: bool, build: Build = _padded) -> Claim:
     failed = sum(p * len(rows) < FALSE_ALARM for p in column(rows, "p"))
     holds = not failed and labels == {far.ones} and all(len(found) == 1 for found in counts.values())
     unpadded = SmoothBinary(1023, padded=False, zeros=7, ones=7)
-    padded = SmoothBinary(1023, padded=True, price="releases", zeros=7, ones=7)
+    padded = SmoothBinary(1023, padded=True, sensitivity_of="releases", zeros=7, ones=7)
     sharper = (
         "The price of the identical law: nodes without elements, at T = 1,023 a mean V of "
         f"{number(build(1023, 'gaussian').mean_variance())} where {number(unpadded.mean_variance())} would do, and the "

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpstream.mechanisms import SmoothBinary
 
-__all__ = ["node_matrices", "release_prices"]
+__all__ = ["node_matrices", "squared_sensitivities_of_releases"]
 
 Whole = NDArray[np.int64]
 
@@ -36,10 +36,10 @@ def node_matrices(tree: SmoothBinary) -> tuple[Whole, Whole]:
     return L, ((first <= leaves) & (leaves <= last)).astype(np.int64)
 
 
-def release_prices(covariance: Whole) -> list[Fraction]:
+def squared_sensitivities_of_releases(covariance: Whole) -> list[Fraction]:
     """Return δᵀ C⁻¹ δ for each element j, δ = A e_j: what N(A x, C) gives away about it, as exact fractions.
 
-    >>> release_prices(np.array([[1, 1], [1, 2]]))  # a random walk: every step shows in one difference
+    >>> squared_sensitivities_of_releases(np.array([[1, 1], [1, 2]]))  # a random walk
     [Fraction(1, 1), Fraction(1, 1)]
     """
     T = len(covariance)

@@ -12,7 +12,7 @@ from scipy.special import entr
 
 from dpstream.charts import curve, new_figure
 from dpstream.mechanisms import SmoothBinary
-from dpstream.mechanisms.labels import least_partner
+from dpstream.mechanisms.labels import least_ones_for
 from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.small_trees import node_matrices
 from dpstream.paper.claims.wording import listed, number, steps
@@ -24,7 +24,7 @@ __all__ = ["ALGORITHM_2", "CHOICE_OF_K"]
 
 
 def _tree(horizon: int, zeros: int, ones: int) -> SmoothBinary:
-    return SmoothBinary(horizon, padded=True, price="nodes", zeros=zeros, ones=ones)
+    return SmoothBinary(horizon, padded=True, sensitivity_of="nodes", zeros=zeros, ones=ones)
 
 
 def _algorithm_2(quick: bool, build: Callable[[int, int, int], SmoothBinary] = _tree) -> Claim:
@@ -45,7 +45,7 @@ def _algorithm_2(quick: bool, build: Callable[[int, int, int], SmoothBinary] = _
     figure_2 = build(5, 2, 2).nodes(5)
     holds = sound == len(rows) and attained == len(full) and figure_2 == [(1, 8), (9, 12)]
     trees = [SmoothBinary.paper(T) for T in (250, 1023, 2**12, 2**16, 2**20)]
-    wasted = [(tree, unread) for tree in trees if (unread := tree.zeros - least_partner(tree.ones, tree.horizon + 1))]
+    wasted = [(tree, unread) for tree in trees if (unread := tree.zeros - least_ones_for(tree.ones, tree.horizon + 1))]
     sharper = (
         "A tree may have zeros that its horizon does not need: they lead every label, and their nodes hold everything "
         "and are never read. So it is for the paper's trees at T = "
@@ -76,7 +76,7 @@ def _choice_of_k(quick: bool, zeros_cost: float = 1.0) -> Claim:
     rows: list[Row] = []
     spread = np.geomspace(5, 10**12, 40 if quick else 400).round().astype(np.int64).tolist()
     for T in sorted({*spread, 250, 1023}):
-        paper, best = SmoothBinary.paper(T), SmoothBinary(T, padded=True, price="nodes")
+        paper, best = SmoothBinary.paper(T), SmoothBinary(T, padded=True, sensitivity_of="nodes")
         rows.append(
             {
                 "T": T,

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpstream.mechanisms import SmoothBinary
 from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
-from dpstream.paper.claims.small_trees import node_matrices, release_prices
+from dpstream.paper.claims.small_trees import node_matrices, squared_sensitivities_of_releases
 from dpstream.paper.claims.wording import listed, number, steps
 
 __all__ = ["THEOREM_1_1"]
@@ -97,7 +97,7 @@ def _spent(tree: SmoothBinary) -> Fraction:
     """The part of ρ that the releases spend on the dearest element, in exact fractions; 1 is all."""
     L, _ = node_matrices(tree)
     charged = Fraction(tree.sensitivity()) ** 2
-    return max(release_prices(L @ L.T)) / charged
+    return max(squared_sensitivities_of_releases(L @ L.T)) / charged
 
 
 THEOREM_1_1 = ClaimMaker("theorem-1.1", "Theorem 1.1", _theorem_1_1)

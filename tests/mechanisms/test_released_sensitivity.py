@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from dpstream.mechanisms import SmoothBinary
-from dpstream.mechanisms.labels import least_partner
-from dpstream.mechanisms.release_price import cheapest_shape, release_price
+from dpstream.mechanisms.labels import least_ones_for
+from dpstream.mechanisms.released_sensitivity import best_tree_shape
+from dpstream.mechanisms.released_sensitivity import squared_sensitivity_of_releases as of_releases
 
 
-def dense_price(mechanism, steps):
+def dense_sensitivity(mechanism, steps):
     L, _ = mechanism.factors(steps)
     A = np.tri(steps)
     return np.einsum("ij,ij->j", A, np.linalg.solve(L @ L.T, A)).max()
@@ -19,7 +20,7 @@ def dense_price(mechanism, steps):
 @pytest.mark.parametrize("horizon", [*range(1, 40), 63, 64, 100, 125, 126, 127, 199, 251, 252, 300])
 def test_chosen_tree_at_every_cut(horizon):
     m = SmoothBinary(horizon)
-    assert release_price(m.zeros, m.ones, horizon + 1) == pytest.approx(dense_price(m, horizon), rel=1e-9)
+    assert of_releases(m.zeros, m.ones, horizon + 1) == pytest.approx(dense_sensitivity(m, horizon), rel=1e-9)
 
 
 @pytest.mark.parametrize(("zeros", "ones"), [(1, 1), (1, 30), (30, 1), (2, 7), (7, 2), (3, 4), (4, 3), (4, 4), (9, 9)])
@@ -28,7 +29,7 @@ def test_given_tree_at_every_cut(zeros, ones):
     whole = min(comb(zeros + ones, zeros) - 1, 69)
     for horizon in range(1, whole + 1):
         m = SmoothBinary(horizon, zeros=zeros, ones=ones)
-        assert m.sensitivity() ** 2 == pytest.approx(dense_price(m, horizon), rel=1e-9)
+        assert m.sensitivity() ** 2 == pytest.approx(dense_sensitivity(m, horizon), rel=1e-9)
 
 
 def test_never_above_the_nodes():
@@ -36,13 +37,13 @@ def test_never_above_the_nodes():
         for ones in range(1, 9):
             capacity = comb(zeros + ones, zeros)
             for leaves in {2, (capacity + 2) // 2, capacity}:
-                needed = least_partner(ones, leaves)
-                assert release_price(zeros, ones, leaves) <= needed * (1 + 1e-12)
-    assert release_price(5, 5, 252) < 0.7 * 5
+                needed = least_ones_for(ones, leaves)
+                assert of_releases(zeros, ones, leaves) <= needed * (1 + 1e-12)
+    assert of_releases(5, 5, 252) < 0.7 * 5
 
 
 def test_a_cut_costs_no_more_than_the_whole():
-    prices = [release_price(4, 5, leaves) for leaves in range(2, comb(9, 4) + 1)]
+    prices = [of_releases(4, 5, leaves) for leaves in range(2, comb(9, 4) + 1)]
     assert all(np.diff(prices) >= -1e-12)
 
 
@@ -57,24 +58,22 @@ def test_a_cut_costs_no_more_than_the_whole():
     ],
 )
 def test_known_values(horizon, shape, variance):
-    assert cheapest_shape(horizon + 1) == shape
+    assert best_tree_shape(horizon + 1) == shape
     assert 0.995 * variance <= SmoothBinary(horizon).max_variance() <= variance
 
 
 def test_the_papers_trees_priced_by_releases():
     for half, variance in ((5, 16.76), (7, 34.0), (12, 108.4)):
-        assert half * release_price(half, half, comb(2 * half, half)) == pytest.approx(variance, abs=0.06)
+        assert half * of_releases(half, half, comb(2 * half, half)) == pytest.approx(variance, abs=0.06)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 6, 7, 10, 20, 37, 100, 251, 252, 1000])
 def test_no_other_tree_is_better(horizon):
     """Against all pairs with at most as many ones as steps, also those that the search leaves out."""
-    shapes = [(least_partner(ones, horizon + 1), ones) for ones in range(1, min(horizon, 80) + 1)]
-    best = min(
-        (round(ones * release_price(zeros, ones, horizon + 1), 9), zeros) for zeros, ones in shapes if zeros <= 80
-    )
-    zeros, ones = cheapest_shape(horizon + 1)
-    assert round(ones * release_price(zeros, ones, horizon + 1), 9) == best[0]
+    shapes = [(least_ones_for(ones, horizon + 1), ones) for ones in range(1, min(horizon, 80) + 1)]
+    best = min((round(ones * of_releases(zeros, ones, horizon + 1), 9), zeros) for zeros, ones in shapes if zeros <= 80)
+    zeros, ones = best_tree_shape(horizon + 1)
+    assert round(ones * of_releases(zeros, ones, horizon + 1), 9) == best[0]
     assert zeros <= best[1]
 
 

@@ -1,8 +1,8 @@
-"""What the releases of a padded smooth tree cost: the exact price under Gaussian noise.
+"""The exact sensitivity of the releases of a padded smooth tree under Gaussian noise.
 
-With Gaussian noise only N(A x, L Lᵀ) is published, so the price is Δ² = max_j δᵀ(L Lᵀ)⁻¹δ with δ = A e_j:
-never more than the nodes' price, and less here, since the padding also hides the nodes. It follows from a
-recursion over subtree types (a zeros, b ones left), in docs/mathematics.md under "Price what is released":
+With Gaussian noise only N(A x, L Lᵀ) is published, so the squared sensitivity is Δ² = max_j δᵀ(L Lᵀ)⁻¹δ with δ = A e_j:
+never more than that of the nodes, and less here, since the padding also hides the nodes. It follows from a
+recursion over subtree types (a zeros, b ones left), in docs/mathematics.md under "The sensitivity of what is released":
 
 * the precision π(a, b) of a common offset of all releases read in the subtree: π(a, 0) = ∞, π(0, b) = 1/b,
   π(a, b) = π(a - 1, b) + G(a, b - 1) with G = π/(1 + π);
@@ -11,7 +11,7 @@ recursion over subtree types (a zeros, b ones left), in docs/mathematics.md unde
   (q - x²/(1 + π), x/(1 + π)) with its own π.
 
 Both maps keep the order "larger q and smaller x is no worse", so dominated pairs are dropped; q at the root
-is the price.
+is Δ².
 A horizon below the tree's capacity cuts the tree along the path to its last leaf; the recursion follows that
 path.
 """
@@ -25,61 +25,61 @@ from math import comb, inf
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.labels import least_partner
+from dpstream.mechanisms.labels import least_ones_for
 
-__all__ = ["cheapest_shape", "release_price"]
+__all__ = ["best_tree_shape", "squared_sensitivity_of_releases"]
 
 Pairs = NDArray[np.float64]
 
 
 @lru_cache(maxsize=1024)
-def release_price(zeros: int, ones: int, leaves: int) -> float:
-    """Δ² of the releases that read the first `leaves` leaves but one, priced exactly.
+def squared_sensitivity_of_releases(zeros: int, ones: int, leaves: int) -> float:
+    """Δ² of the releases that read the first `leaves` leaves but one, exactly.
 
-    >>> round(release_price(5, 8, 1287), 4)  # the nodes would cost 5
+    >>> round(squared_sensitivity_of_releases(5, 8, 1287), 4)  # that of the nodes is 5
     3.185
-    >>> round(release_price(5, 8, 1024), 4)  # the same tree, cut after 1023 releases
+    >>> round(squared_sensitivity_of_releases(5, 8, 1024), 4)  # the same tree, cut after 1023 releases
     3.1819
     """
-    return _PriceTable().price(zeros, ones, leaves)
+    return _SubtreeTable().squared_sensitivity(zeros, ones, leaves)
 
 
 @lru_cache(maxsize=1024)
-def cheapest_shape(leaves: int, least_ones: int = 1) -> tuple[int, int]:
+def best_tree_shape(leaves: int, least_ones: int = 1) -> tuple[int, int]:
     """Return the (zeros, ones) with `leaves` labels or more whose releases vary least, by ``ones · Δ²``.
 
     Only pairs with `least_ones` or more ones, and as few zeros as will do: further zeros would stay unused.
     Nor more ones than steps (unless `least_ones` is): with one zero that would be a random walk plus fresh
     noise, better below some 200 steps, but a stack as deep as the stream is long. Ties go to fewer zeros.
 
-    >>> cheapest_shape(1024)
+    >>> best_tree_shape(1024)
     (5, 8)
     """
-    table = _PriceTable()
+    table = _SubtreeTable()
     slack = 1 + 1e-12
     candidates = sorted((table.quick_bound(*shape), shape) for shape in _shapes(leaves, least_ones))
     best, chosen = inf, (0, 0)
     for optimistic, (zeros, ones) in candidates:
         if optimistic > best * slack:
             break
-        if ones * table.price_of_first(zeros, ones, leaves) > best * slack:
+        if ones * table.squared_sensitivity_of_first(zeros, ones, leaves) > best * slack:
             continue
-        variance = ones * table.price(zeros, ones, leaves)
+        variance = ones * table.squared_sensitivity(zeros, ones, leaves)
         if variance * slack < best or (variance <= best * slack and zeros < chosen[0]):
             best, chosen = min(best, variance), (zeros, ones)
     return chosen
 
 
 def _shapes(leaves: int, least_ones: int) -> list[tuple[int, int]]:
-    """Return the pairs worth pricing.
+    """Return the pairs worth looking at.
 
-    The best variance is at most the least zeros · ones, the price of nodes. A pair's is at least zeros - 1
+    The best variance is at most the least zeros · ones, with the sensitivity of nodes. A pair's is at least zeros - 1
     (its first element) and at least ones/2 (a step that replaces one node, seen in the two releases around
     it); so pairs in which one of them is larger need not be looked at.
     """
     shapes = []
     ones = least_ones
-    zeros = least_partner(ones, leaves)
+    zeros = least_ones_for(ones, leaves)
     best = zeros * ones
     while True:
         best = min(best, zeros * ones)
@@ -87,13 +87,13 @@ def _shapes(leaves: int, least_ones: int) -> list[tuple[int, int]]:
         ones += 1
         if ones >= leaves or ones > 2 * best:
             break
-        zeros = least_partner(ones, leaves) if zeros > 64 else zeros
+        zeros = least_ones_for(ones, leaves) if zeros > 64 else zeros
         while comb(zeros - 1 + ones, ones) >= leaves:
             zeros -= 1
     return [(zeros, ones) for zeros, ones in shapes if zeros <= best + 1]
 
 
-class _PriceTable:
+class _SubtreeTable:
     """Precisions and undominated pairs of whole subtrees by type, in columns of equal `ones`."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ class _PriceTable:
                     columns[b].append(_join(columns[b][-1], columns[b - 1][a], self.precision(a, b - 1)))
         return columns[ones][zeros]
 
-    def price(self, zeros: int, ones: int, leaves: int) -> float:
+    def squared_sensitivity(self, zeros: int, ones: int, leaves: int) -> float:
         """Return the largest q at the root of the tree cut after `leaves` leaves."""
         path, (zeros, ones) = _cut(zeros, ones, leaves)
         pairs, precision = self.pairs(zeros, ones), self.precision(zeros, ones)
@@ -132,8 +132,8 @@ class _PriceTable:
             precision = self.precision(a - 1, b) + _gain(precision)
         return float(pairs[0].max())
 
-    def price_of_first(self, zeros: int, ones: int, leaves: int) -> float:
-        """Return q of the first element, which all releases contain: a lower bound of `price`."""
+    def squared_sensitivity_of_first(self, zeros: int, ones: int, leaves: int) -> float:
+        """Return q of the first element, which all releases contain: a lower bound of `squared_sensitivity`."""
         path, (a, b) = _cut(zeros, ones, leaves)
         if not path:
             return self._first(a, b)
@@ -144,7 +144,7 @@ class _PriceTable:
         return _gain(precision) + self._first(a - 1, b)
 
     def quick_bound(self, zeros: int, ones: int) -> float:
-        """Bound ``ones · price`` from below, however short the tree is cut, if all its zeros are used."""
+        """Bound ``ones · squared_sensitivity`` from below, however short the tree is cut, if all its zeros are used."""
         return max(ones / 2, ones * self._first(zeros - 1, ones))
 
     def _first(self, zeros: int, ones: int) -> float:

@@ -13,14 +13,15 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import DrawsPerStep, NoiseLaw, check_whole
+from dpstream.arguments import check_whole
+from dpstream.mechanisms.base import DrawsPerStep, NoiseLaw
 from dpstream.mechanisms.stack import Moves, StackMechanism
 from dpstream.participation import Participation
 
-__all__ = ["IntervalTree", "fitting", "level_price"]
+__all__ = ["OneNodeTree", "level_sensitivity"]
 
 
-class IntervalTree(StackMechanism):
+class OneNodeTree(StackMechanism):
     """A tree in which each step pushes exactly one node, and may add padding that is not stored."""
 
     @abstractmethod
@@ -75,27 +76,21 @@ class IntervalTree(StackMechanism):
         return L, R
 
 
-def fitting(size: int | None, participation: Participation) -> int:
-    """How many of one person's steps fit into an interval of `size` elements (None: as long as you like)."""
-    if size is None:
-        return participation.times
-    return min(participation.times, (size - 1) // participation.separation + 1)
-
-
-def level_price(
+def level_sensitivity(
     noise: NoiseLaw, participation: Participation, levels: Iterable[tuple[int | None, int | None]]
 ) -> float:
-    """Return a safe price of a tree of 0/1 nodes, exact for one participation.
+    """Return a safe sensitivity of a tree of 0/1 nodes, exact for one participation.
 
     The nodes fall into levels of disjoint intervals: one ``(longest, number)`` per level, None for no limit.
-    If a node meets c of one person's steps it moves by c; at most `fitting` of them meet, so at each level
-    the sum of c (Laplace) or of c² (Gaussian) is largest if the steps crowd into as few nodes as can be.
+    If a node meets c of one person's steps it moves by c; at most ``participation.reach(longest)`` of them fit
+    into it, so at each level the sum of c (Laplace) or of c² (Gaussian) is largest if the steps crowd into
+    as few nodes as can be.
     (Tighter than docs/mathematics.md's Σ g(|i-j|s), which counts all pairs that are close, also those on both
     sides of a node's end.)
     """
     total = 0
     for longest, number in levels:
-        crowd = fitting(longest, participation)
+        crowd = participation.reach(longest)
         met = participation.times if number is None else min(participation.times, number * crowd)
         full, rest = divmod(met, crowd)
         total += met if noise == "laplace" else full * crowd**2 + rest**2
