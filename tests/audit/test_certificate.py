@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpstream import approx_dp, pure_dp, zcdp
+from dpstream import zcdp
 from dpstream.audit import Certificate, audit, one_changed_step
 from dpstream.audit.certificate import error_rate_bound
 from dpstream.audit.laplace_likelihood import laplace_likelihood
-from dpstream.audit.promise import Promise
 from dpstream.audit.statistic import LowBits
 from dpstream.budget import gaussian_epsilon
 from dpstream.errors import InvalidArgument
@@ -53,13 +52,6 @@ def test_no_difference_proves_nothing():
         0,
         0,
     )
-
-
-def test_promises():
-    assert Promise(approx_dp(1.0, 1e-6)).value == 1.0
-    assert Promise(approx_dp(1.0, 1e-6)).part(1.0) == pytest.approx(1.0)
-    alpha = np.array([0.2])
-    assert Promise(pure_dp(math.log(2))).least_errors(alpha)[0] == pytest.approx(0.6)
 
 
 def test_low_bits():

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
-from dpstream.budget import gaussian_epsilon
+from dpstream.audit.gaussian_curve import epsilon_of
 from dpstream.errors import InvalidArgument
 
 __all__ = ["Certificate", "check_confidence", "error_rate_bound"]
@@ -93,7 +93,7 @@ class Certificate:
 
     def gaussian_epsilon(self, delta: float) -> float:
         """The ε at δ of the Gaussian mechanism with the certified μ."""
-        return gaussian_epsilon(self.mu, delta) if self.mu > 0 else 0.0
+        return epsilon_of(self.mu, delta)
 
 
 def error_rate_bound(errors: int, trials: int, risk: float) -> float:

@@ -30,9 +30,10 @@ from scipy.special import ndtr, ndtri
 
 from dpstream.arguments import check_whole
 from dpstream.audit.certificate import check_confidence
+from dpstream.audit.gaussian_curve import epsilon_of
 from dpstream.audit.promise import Promise
 from dpstream.audit.statistic import solve
-from dpstream.budget import ApproxDP, Budget, PureDP, gaussian_epsilon
+from dpstream.budget import ApproxDP, Budget, PureDP
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
 
@@ -89,7 +90,7 @@ class OneRun:
         if isinstance(self.budget, PureDP):
             return self.epsilon
         if isinstance(self.budget, ApproxDP):
-            return max(self.epsilon, gaussian_epsilon(self.mu, self.budget.delta) if self.mu > 0 else 0.0)
+            return max(self.epsilon, epsilon_of(self.mu, self.budget.delta))
         return self.mu**2 / 2
 
     @property

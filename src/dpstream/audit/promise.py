@@ -2,19 +2,25 @@
 
 A Gaussian budget promises a Gaussian mechanism of distance μ, so it is held against the certified μ: as ρ = μ²/2, or as
 the ε of that μ at the budget's δ. A pure budget promises ε to every test.
+
+Only the numbers that the user gave to the budget (ρ, ε, δ) are read. What follows from them is computed here and in
+`gaussian_curve`, never by the budget's own methods: these decide the noise, and are under audit themselves.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
 from dpstream.audit.certificate import Certificate
-from dpstream.budget import ApproxDP, Budget, PureDP, _GaussianBudget, gaussian_epsilon
+from dpstream.audit.gaussian_curve import epsilon_of, mu_of
+from dpstream.budget import ZCDP, ApproxDP, Budget, PureDP
+from dpstream.errors import InvalidArgument, NoiseLawError
 
 __all__ = ["Promise", "predicted_bounds"]
 
@@ -40,10 +46,27 @@ class Promise:
 
     budget: Budget
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.budget, (ZCDP, ApproxDP, PureDP)):
+            raise InvalidArgument(
+                "budget",
+                self.budget,
+                "zcdp(rho), approx_dp(epsilon, delta) or pure_dp(epsilon); no other can be audited",
+            )
+
     @property
     def pure(self) -> bool:
         """Whether every test is held against ε, with no law of the noise assumed."""
-        return not isinstance(self.budget, _GaussianBudget)
+        return isinstance(self.budget, PureDP)
+
+    @cached_property
+    def mu(self) -> float:
+        """The promised distance μ of the Gaussian mechanism."""
+        if isinstance(self.budget, ZCDP):
+            return math.sqrt(2 * self.budget.rho)
+        if isinstance(self.budget, ApproxDP):
+            return mu_of(self.budget.epsilon, self.budget.delta)
+        raise NoiseLawError(f"{self.budget!r} promises ε to every test, and no Gaussian mechanism")
 
     @property
     def name(self) -> str:
@@ -55,7 +78,8 @@ class Promise:
         """What is promised."""
         if isinstance(self.budget, (ApproxDP, PureDP)):
             return self.budget.epsilon
-        return self.budget.to_zcdp().rho  # type: ignore[attr-defined, no-any-return]
+        assert isinstance(self.budget, ZCDP)  # noqa: S101
+        return self.budget.rho
 
     def measured(self, certificate: Certificate) -> float:
         """What a certificate proves, in the same unit."""
@@ -71,14 +95,14 @@ class Promise:
         if loss >= ENDLESS or self.pure:
             return loss if loss < ENDLESS else math.inf
         if isinstance(self.budget, ApproxDP):
-            return gaussian_epsilon(loss, self.budget.delta) if loss > 0 else 0.0
+            return epsilon_of(loss, self.budget.delta)
         return loss**2 / 2
 
-    def part(self, of_price: float) -> float:
-        """The part of the promise that is spent when this part of the price is: of μ², or of a pure ε."""
+    def part(self, of_sensitivity: float) -> float:
+        """The part of the promise that is spent when this part of the squared sensitivity (or of a pure ε) is."""
         if not isinstance(self.budget, ApproxDP):
-            return of_price
-        return gaussian_epsilon(self.budget.mu * of_price**0.5, self.budget.delta) / self.budget.epsilon
+            return of_sensitivity
+        return epsilon_of(self.mu * of_sensitivity**0.5, self.budget.delta) / self.budget.epsilon
 
     def strength(self, alpha: NDArray[np.float64], beta: NDArray[np.float64]) -> NDArray[np.float64]:
         """How much each pair of error rates proves: ε if pure, else μ. For choosing a threshold."""
@@ -92,8 +116,8 @@ class Promise:
 
     def least_errors(self, alpha: NDArray[np.float64]) -> NDArray[np.float64]:
         """The promised trade-off curve: no test with this α has a β below."""
-        if isinstance(self.budget, _GaussianBudget):
-            return np.asarray(ndtr(-ndtri(alpha) - self.budget.mu))
+        if not self.pure:
+            return np.asarray(ndtr(-ndtri(alpha) - self.mu))
         e = math.exp(self.value)
         least: NDArray[np.float64] = np.maximum(0.0, np.maximum(1 - e * alpha, (1 - alpha) / e))
         return least
