@@ -6,7 +6,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     DpstreamError
     · InvalidArgument (BudgetError, ParticipationError), NoiseLawError, KeyLengthError, OutputMismatch, StateError
     · CapacityError, DenseTooLarge, MechanismTooShort, NothingFits, SumsTooLarge
-    · HorizonExceeded, HorizonRequired, NoReleaseYet, ForkedStream, TooManyPeople
+    · HorizonExceeded, HorizonRequired, NoReleaseYet, ForkedStream, StreamInUse, TooManyPeople
     · InputTypeError, InputShapeError, InputNotFinite, InputOutOfBound
     · StoreError
       · NotAStore, StoreTooNew, StoreDamaged, StoreLost, StoreCopied, StoreOutdated, StoreMismatch
@@ -164,6 +164,16 @@ class ForkedStream(_ErrorWithFields):
         "this process was forked while the stream was open: parent and child would publish the same noise under"
         " different data, which gives the difference away. Keep using the stream in the parent, or call"
         " stream.fresh() in the child for a stream of its own (its own key, its own budget, from step 1)"
+    )
+
+
+class StreamInUse(_ErrorWithFields):
+    """An object was called again from within one of its own calls, in the same thread."""
+
+    message = (
+        "this object is in the middle of a call of this very thread, and was called again from within it: by a signal"
+        " handler, a finalizer or a trace function. Nothing was changed by the second call. Let the handler set a flag,"
+        " and call when the first call has returned"
     )
 
 

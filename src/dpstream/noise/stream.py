@@ -9,7 +9,6 @@ replayed computes the same values again and can never give a step a second, diff
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -41,6 +40,7 @@ from dpstream.noise.settings import (
     settings_digest,
     settings_of,
 )
+from dpstream.turns import Turn, forks, in_turn
 
 __all__ = ["NoiseStream"]
 
@@ -48,18 +48,6 @@ __all__ = ["NoiseStream"]
 LOOKAHEAD_VALUES = 512
 #: ... and `block` this many at a time, which keeps its temporaries in cache.
 BLOCK_VALUES = 1 << 15
-
-# Forks are counted rather than looked for: one comparison a step instead of a system call.
-_forks = 0
-
-
-def _count_fork() -> None:
-    global _forks
-    _forks += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_count_fork)
 
 
 class NoiseStream:
@@ -140,7 +128,7 @@ class NoiseStream:
         self._draws = Draws(keystream, self._mechanism.noise, self._coordinates, work, exact=self._exact)
         gain = 1.0 if self._exact or self._draws.narrow else self._scale
         self._engine = make_engine(self._mechanism, self._draws, Chunks(self._coordinates, self._threads), gain)
-        self._forks = _forks
+        self._turn = Turn()
         self._t = 0
         self._intact = True
         self._tracking = False
@@ -204,10 +192,26 @@ class NoiseStream:
             Past the last step; nothing changes, no noise is ever repeated.
         ForkedStream
             In a child of the process that opened the stream.
+        StreamInUse
+            If a signal handler calls in the middle of another call of its own thread. Other threads take turns.
         OutputMismatch
             If `out` has another shape or dtype, or is not contiguous and writable.
         """
-        self._check_room(1)
+        turn = self._turn
+        while True:
+            try:
+                del turn[0]
+                break
+            except IndexError:
+                turn.wait()
+        try:
+            self._check_room(1)
+            return self._step(out)
+        finally:
+            turn.append(None)
+
+    def _step(self, out: NDArray[Any] | None) -> Any:
+        """Make the next step; the caller holds the turn and has checked that there is room."""
         target = self._target(out)
         noise = target.reshape(self._coordinates)
         self._intact = False
@@ -218,12 +222,14 @@ class NoiseStream:
             self._ahead_at += 1
         else:
             self._wide_step(noise)
+        self._check_fork()
         if self._tracking:
             self._last = noise.copy()
         self._t += 1
         self._intact = True
         return target if out is not None or self._shape else target[()]
 
+    @in_turn
     def increment(self, out: NDArray[Any] | None = None) -> Any:
         """The noise of the next release minus that of the one before: what DP-FTRL adds to a gradient."""
         self._check_room(1)
@@ -232,12 +238,13 @@ class NoiseStream:
             self._last = self._noise_again()
             self._tracking = True
         before = self._last
-        self.step(target)
+        self._step(target)
         if before is not None:
             flat = target.reshape(self._coordinates)
             np.subtract(flat, before, out=flat)
         return target if out is not None or self._shape else target[()]
 
+    @in_turn
     def block(self, n: int) -> NDArray[Any]:
         """The noise of the next `n` releases, one row each: the same values as n calls of `step`."""
         n = check_whole("n", n, least=0)
@@ -263,6 +270,7 @@ class NoiseStream:
         self._intact = True
         return out.reshape((n, *self._shape))
 
+    @in_turn
     def seek(self, t: int) -> None:
         """Stand after step `t`: the next step will be t + 1. O(log T) draws on a tree, else the time of t steps."""
         t = check_whole("t", t, least=0)
@@ -279,6 +287,7 @@ class NoiseStream:
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
+    @in_turn
     def state(self) -> bytes:
         """Where the stream stands, to go on from in another process; the format is in `saved_state`.
 
@@ -325,7 +334,7 @@ class NoiseStream:
     # -- inside ---------------------------------------------------------------------------------------------------
 
     def _check_fork(self) -> None:
-        if self._forks != _forks:
+        if self._turn.forks != forks.count:
             raise ForkedStream
 
     def _check_room(self, n: int) -> None:
@@ -339,6 +348,7 @@ class NoiseStream:
     def _mend_if_broken(self) -> None:
         """After an interruption in the middle of a step: the noise is a function of the step, so make it again."""
         if not self._intact:
+            self._tracking, self._last = False, None
             self._seek_engine(self._t)
 
     def _seek_engine(self, t: int) -> None:
@@ -417,9 +427,13 @@ class NoiseStream:
         if self._t == 0:
             return None
         t = self._t
-        self._seek_engine(t - 1)
-        self._t = t - 1
-        return np.array(self.step()).reshape(self._coordinates)
+        try:
+            self._seek_engine(t - 1)
+            self._t = t - 1
+            return np.array(self._step(None)).reshape(self._coordinates)
+        finally:
+            if self._t != t:  # interrupted: step t was handed out, and must not be handed out again
+                self._t, self._intact = t, False
 
     def _target(self, out: NDArray[Any] | None) -> NDArray[Any]:
         if out is None:

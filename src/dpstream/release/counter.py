@@ -48,6 +48,7 @@ from dpstream.release.terms import (
 )
 from dpstream.release.under_terms import UnderTerms
 from dpstream.release.whole_inputs import exact_norm, one_row, shrunk, whole_number, within_dtype
+from dpstream.turns import forks
 
 __all__ = ["Counter"]
 
@@ -175,7 +176,7 @@ class Counter(UnderTerms):
         self._clip = clip
         self._clipped = 0
         self._stream = terms.stream(key, scale=scale)
-        self._forks = noise_stream._forks
+        self._forks = forks.count
         # An empty range for histograms, so that `add` passes them on.
         self._least, self._most = (1, 0) if terms.shape else (0 if neighbours == "replace" else -limit, limit)
         # Noise made ahead, plus LIFT: _ahead[_at:] is still to come, _ahead[_at - 1] was that of the last release.
@@ -245,7 +246,7 @@ class Counter(UnderTerms):
             In a child of the process that built the counter.
         """
         at = self._at
-        if type(x) is int and self._least <= x <= self._most and at < self._made and self._forks == noise_stream._forks:
+        if type(x) is int and self._least <= x <= self._most and at < self._made and self._forks == forks.count:
             # No call stands between these two assignments, so an interrupt cannot come between them either.
             self._sum = total = self._sum + x
             self._at = at + 1

@@ -28,7 +28,6 @@ from dpstream.errors import (
     StoreClosed,
 )
 from dpstream.mechanisms.base import Mechanism
-from dpstream.noise import stream as noise_stream
 from dpstream.noise.stream import NoiseStream
 from dpstream.store.contributions import save_contributions
 from dpstream.store.home import Home
@@ -36,6 +35,7 @@ from dpstream.store.noise_states import save_state, saved_states
 from dpstream.store.positions import already_taken, recorded
 from dpstream.store.releases import read_batches
 from dpstream.store.stream_row import Lease, StreamRow, read
+from dpstream.turns import forks
 
 __all__ = ["DurableRelease"]
 
@@ -105,7 +105,7 @@ class DurableRelease(ABC, Generic[L]):
     def close(self) -> None:
         """Give the stream back, for others to write. What was released stays."""
         with self._home.lock:
-            if self._open and self._home.forks == noise_stream._forks:
+            if self._open and self._home.forks == forks.count:
                 self._open = False
                 self._live = None
                 if not self._home.closed:

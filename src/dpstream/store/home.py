@@ -10,11 +10,11 @@ import weakref
 from contextlib import suppress
 
 from dpstream.errors import ForkedStore, StoreClosed
-from dpstream.noise import stream as noise_stream
 from dpstream.store.database import Database
 from dpstream.store.files import refuse_open_files
 from dpstream.store.sealing import StoreSeals
 from dpstream.store.witness import Witness
+from dpstream.turns import forks
 
 __all__ = ["Home"]
 
@@ -31,13 +31,13 @@ class Home:
         self.database, self.witness, self.seals = database, witness, seals
         self.lock = threading.RLock()
         self.closed = False
-        self.forks = noise_stream._forks
+        self.forks = forks.count
         self._end = weakref.finalize(self, _close, database, witness)
         _homes.add(self)
 
     def check(self, what: str) -> None:
         """Refuse in a forked child, and after close."""
-        if self.forks != noise_stream._forks:
+        if self.forks != forks.count:
             raise ForkedStore
         if self.closed:
             raise StoreClosed(what=what)

@@ -1,0 +1,139 @@
+"""Lets threads take turns on an object that holds noise, sums or counts of people.
+
+Two calls that run at the same time on one object could both read it before either has changed it: the same noise would
+go out under two different sums, which gives their difference away. So each such object owns a `Turn`, and whoever
+touches its state takes the turn first. Three things that a `threading.Lock` does not do are needed here:
+
+* *Re-entrance.* A signal handler or a finalizer may call the object in the middle of a call of the same thread. A Lock
+  would wait for itself for ever; an RLock would let it in. A turn raises `StreamInUse`.
+* *Forks.* A lock held by another thread at the time of a fork stays held in the child. A turn raises `ForkedStream`.
+* *Cost.* Entering and leaving a Lock takes 230 ns where a turn takes 45 (CPython 3.11), and `Counter.add` takes 210.
+
+A turn is a list with one item. ``del turn[0]`` takes it: one step of the interpreter, so no two threads succeed, and
+neither a thread switch nor a signal comes between it and the ``try`` behind it. ``turn.append(None)`` gives it back.
+Python without a global lock locks the list for each of the two.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from dpstream.errors import ForkedStream, StreamInUse
+
+__all__ = ["Turn", "forks", "in_turn"]
+
+#: How long a waiting thread sleeps before it looks again, in seconds: at first, and at most.
+SHORTEST_PAUSE, LONGEST_PAUSE = 1e-6, 1e-3
+
+
+class Forks:
+    """Counts the forks that led to this process: comparing `count` is cheaper than asking for the process id."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def _forked(self) -> None:
+        self.count += 1
+
+
+forks = Forks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forks._forked)
+
+
+class Turn(list[None]):
+    """The right to use one object; whoever uses the object holds it, one at a time.
+
+    `in_turn` does the following for a whole method. Where 300 ns matter, write it out; the turn must be in a local
+    variable called ``turn``, by which `wait` recognises re-entrance::
+
+        turn = self._turn
+        while True:
+            try:
+                del turn[0]
+                break
+            except IndexError:
+                turn.wait()
+        try:
+            if turn.forks != forks.count:
+                raise ForkedStream
+            ...
+        finally:
+            turn.append(None)
+    """
+
+    __slots__ = ("forks",)
+
+    def __init__(self) -> None:
+        super().__init__((None,))
+        #: The count of forks in the process that made the object.
+        self.forks = forks.count
+
+    def wait(self) -> None:
+        """Return when the turn looks free; somebody else may still be faster.
+
+        Raises
+        ------
+        StreamInUse
+            If a function that called this one, directly or not, holds the turn.
+        ForkedStream
+            In a child of the process that made the object.
+        """
+        frame = sys._getframe(1).f_back
+        while frame is not None:
+            if "turn" in frame.f_code.co_varnames and frame.f_locals.get("turn") is self:
+                raise StreamInUse from None
+            frame = frame.f_back
+        pause = SHORTEST_PAUSE
+        while not self:
+            if self.forks != forks.count:
+                raise ForkedStream from None
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+
+class _HasTurn(Protocol):
+    _turn: Turn
+
+
+Self = TypeVar("Self", bound=_HasTurn)
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def in_turn(
+    method: Callable[Concatenate[Self, Arguments], Result],
+) -> Callable[Concatenate[Self, Arguments], Result]:
+    """Make a method hold the turn of its object, which is ``self._turn``, from beginning to end.
+
+    The method must not call another such method of the same object: that would be re-entrance. A child process that
+    was forked in the middle of the method gets `ForkedStream` instead of the result.
+    """
+
+    @wraps(method)
+    def wrapped(self: Self, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        turn = self._turn
+        while True:
+            try:
+                del turn[0]
+                break
+            except IndexError:
+                turn.wait()
+        try:
+            if turn.forks != forks.count:
+                raise ForkedStream
+            result = method(self, *args, **kwargs)
+            if turn.forks != forks.count:
+                raise ForkedStream
+            return result
+        finally:
+            turn.append(None)
+
+    return wrapped
