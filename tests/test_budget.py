@@ -66,11 +66,11 @@ def test_scale_of_each_budget():
     assert dp.zcdp(rho=0.5).to_approx_dp(epsilon=1.0).delta == pytest.approx(float(exact_delta(1.0, 1.0)))
 
 
-def test_noise_scale_follows_bound_and_participation():
+def test_noise_scale_follows_per_person_and_participation():
     mechanism = dp.mechanisms.Binary(1000)
     once = noise_scale(mechanism, dp.zcdp(0.5))
     assert once == pytest.approx(math.sqrt(10))
-    assert noise_scale(mechanism, dp.zcdp(0.5), bound=7.0) == pytest.approx(7 * once)
+    assert noise_scale(mechanism, dp.zcdp(0.5), per_person=7.0) == pytest.approx(7 * once)
     thrice = noise_scale(mechanism, dp.zcdp(0.5), participation=dp.Participation(times=3))
     assert once < thrice <= 3 * once * (1 + 1e-9)
 
@@ -99,9 +99,9 @@ def test_bad_epsilon(make, epsilon):
         make(epsilon)
 
 
-def test_bad_bound():
-    with pytest.raises(InvalidArgument, match=r"bound must be a positive, finite number, got nan"):
-        noise_scale(dp.mechanisms.Binary(10), dp.zcdp(1), bound=math.nan)
+def test_bad_per_person():
+    with pytest.raises(InvalidArgument, match=r"per_person must be a positive, finite number, got nan"):
+        noise_scale(dp.mechanisms.Binary(10), dp.zcdp(1), per_person=math.nan)
 
 
 def test_one_of_epsilon_and_delta():

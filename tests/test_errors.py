@@ -20,7 +20,7 @@ VALUES = {
     "most": 5,
 }
 NUMBERS = {"zeros", "ones", "holds", "horizon", "step", "steps", "limit", "pid", "position", "first", "following"}
-NUMBERS |= {"capacity", "least", "known", "largest", "per_step"}
+NUMBERS |= {"capacity", "least", "known", "per_step"}
 
 
 def example(kind):

@@ -1,9 +1,9 @@
 """Privacy budgets: how much may be learned about one person, and what noise that takes.
 
 A mechanism of this library with Gaussian noise is, all releases together, *one* Gaussian mechanism with
-``μ = sensitivity · bound / scale``; with Laplace noise it is one Laplace mechanism. So conversions need no composition
-theorem and lose nothing: ρ = μ²/2, and (ε, δ) follows from the exact formula of Balle and Wang 2018 (arXiv:1805.06530,
-Theorem 8), far below the general bound ε = ρ + 2√(ρ ln(1/δ)) that holds for every zCDP mechanism.
+``μ = sensitivity · per_person / scale``; with Laplace noise it is one Laplace mechanism. So conversions need no
+composition theorem and lose nothing: ρ = μ²/2, and (ε, δ) follows from the exact formula of Balle and Wang 2018
+(arXiv:1805.06530, Theorem 8), far below the general bound ε = ρ + 2√(ρ ln(1/δ)) that holds for every zCDP mechanism.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Budget(ABC):
 
     @abstractmethod
     def scale(self, sensitivity: float) -> float:
-        """The scale of each draw that keeps this promise at the given sensitivity (times bound).
+        """The scale of each draw that keeps this promise at the given sensitivity (times `per_person`).
 
         The standard deviation σ of Gaussian draws, the parameter b (standard deviation √2·b) of Laplace draws.
         """
@@ -153,14 +153,14 @@ def pure_dp(epsilon: float) -> PureDP:
 
 
 def noise_scale(
-    mechanism: Mechanism, budget: Budget, *, bound: float = 1.0, participation: Participation | None = None
+    mechanism: Mechanism, budget: Budget, *, per_person: float = 1.0, participation: Participation | None = None
 ) -> float:
     """The scale of the draws that `mechanism` needs to keep `budget`.
 
     Guarantee
     ---------
     Releasing ``A x + scale · L z`` keeps `budget` for neighbouring streams that differ in the steps of one person
-    (`participation`), each step by at most `bound` in ℓ2 (ℓ1 for pure ε); all releases together, up to the
+    (`participation`), each step by at most `per_person` in ℓ2 (ℓ1 for pure ε); all releases together, up to the
     mechanism's horizon, also when later inputs depend on earlier releases. Assumed: the draws are independent and
     secret.
 
@@ -174,7 +174,7 @@ def noise_scale(
         raise NoiseLawError(
             f"{budget!r} needs {budget.noise} noise, but {mechanism!r} is built and priced for {mechanism.noise} noise"
         )
-    return budget.scale(mechanism.sensitivity(participation) * _positive("bound", bound, InvalidArgument))
+    return budget.scale(mechanism.sensitivity(participation) * _positive("per_person", per_person, InvalidArgument))
 
 
 # -- the exact curve of the Gaussian mechanism ----------------------------------------------------------------------

@@ -193,11 +193,11 @@ class SumsTooLarge(_ErrorWithFields, ValueError):
     """Sums and noise of this size might not fit into 64 bits."""
 
     message = (
-        "{horizon} steps of up to {largest} each, and noise of up to {noise:.3g}, may pass {most}, the most that"
-        " int64 sums are allowed to reach; use a shorter horizon, a smaller bound or a larger budget"
+        "{horizon} steps of up to {per_step} each, and noise of up to {noise:.3g}, may pass {most}, the most that"
+        " int64 sums are allowed to reach; use a shorter horizon, a smaller per_person or per_step, a larger budget"
     )
     horizon: int
-    largest: int
+    per_step: int
     noise: float
     most: int
 

@@ -186,7 +186,12 @@ def check_counter(make: Callable[..., Any], budget: Budget | None = None, horizo
     data = np.random.default_rng(5).integers(-3, 4, horizon)
 
     def build(**settings: Any) -> Any:
-        return make(**({"horizon": horizon, "budget": budget, "bound": 3, "key": fixed_key("contract")} | settings))
+        return make(
+            **(
+                {"horizon": horizon, "budget": budget, "per_person": 3, "per_step": 3, "key": fixed_key("contract")}
+                | settings
+            )
+        )
 
     silent = build(budget=_silent(budget))
     _require([silent.add(int(x)) for x in data] == np.cumsum(data).tolist(), "without noise the counts are not exact")
@@ -225,7 +230,13 @@ def check_running_sum(make: Callable[..., Any], budget: Budget | None = None, ho
     data = (3 * rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
     def build(**settings: Any) -> Any:
-        given = {"horizon": horizon, "budget": budget, "shape": (5,), "bound": 3.0, "key": fixed_key("contract")}
+        given = {
+            "horizon": horizon,
+            "budget": budget,
+            "shape": (5,),
+            "per_person": 3.0,
+            "key": fixed_key("contract"),
+        }
         return make(**(given | settings))
 
     silent = build(budget=_silent(budget))
@@ -320,7 +331,7 @@ def _check_streams_differ(build: Callable[..., Any], data: NDArray[Any]) -> None
 def _check_scale(release: Any, budget: Budget, bound: float, noise: NDArray[np.float64], rounding: float) -> None:
     """The noise has the law that the budget asks for, and `stddev` says so."""
     mechanism: Mechanism = release.mechanism
-    scale = noise_scale(mechanism, budget, bound=bound)
+    scale = noise_scale(mechanism, budget, per_person=bound)
     unit = 2 * scale**2 if mechanism.noise == "laplace" else scale**2
     for t in {1, noise.shape[1]}:
         needed = unit * mechanism.squared_row_norm(t)

@@ -24,7 +24,7 @@ def counters(label, make=Counter, width=TRIALS, **settings):
     supply, bound = keys(label), settings.pop("bound", 1)
 
     def build():
-        return make(shape=(width,), bound=bound, largest=bound * width, key=next(supply), **settings)
+        return make(shape=(width,), per_person=bound, per_step=bound * width, key=next(supply), **settings)
 
     return build
 
@@ -93,7 +93,7 @@ def publishers(label, publish):
 def count(xs, key, budget, horizon=None, mechanism=Binary, **settings):
     horizon = len(xs) if horizon is None else horizon
     counter = Counter(
-        horizon, budget, shape=(TRIALS,), largest=TRIALS, mechanism=mechanism(horizon), key=key, **settings
+        horizon, budget, shape=(TRIALS,), per_step=TRIALS, mechanism=mechanism(horizon), key=key, **settings
     )
     return counter.extend(xs)
 
@@ -144,7 +144,7 @@ def answering_inputs(budget, mechanism):
     """Somebody else's input is 1 whenever the last release was odd, which everybody can see and take off again."""
 
     def publish(xs, key):
-        counter = Counter(len(xs), budget, shape=(TRIALS,), largest=TRIALS, mechanism=mechanism(len(xs)), key=key)
+        counter = Counter(len(xs), budget, shape=(TRIALS,), per_step=TRIALS, mechanism=mechanism(len(xs)), key=key)
         published, answers, last = [], np.zeros(TRIALS, dtype=np.int64), np.zeros(TRIALS, dtype=np.int64)
         for x in xs:
             answer = last % 2
@@ -167,7 +167,7 @@ def rounded_float32_noise(budget, bound):
     """A Counter of large values whose noise is float32, rounded: above 2^24 float32 has gaps."""
 
     def publish(xs, key):
-        scale = Counter(len(xs), budget, bound=bound, mechanism=Binary(len(xs)))._terms.scale
+        scale = Counter(len(xs), budget, per_person=bound, mechanism=Binary(len(xs)))._terms.scale
         noise = NoiseStream(Binary(len(xs)), scale, (xs.shape[1],), dtype="float32", key=key).block(len(xs))
         return np.cumsum(xs, axis=0) + np.rint(noise.astype(np.float64)).astype(np.int64)
 

@@ -78,7 +78,7 @@ def test_separate_objects_tell_no_more_than_coordinates_of_one():
     from dpstream import Counter
 
     def build():
-        return Counter(3, budget, bound=64, mechanism=Binary(3), key=next(supply))
+        return Counter(3, budget, per_person=64, mechanism=Binary(3), key=next(supply))
 
     parts = []
     found = audit(build, one_changed_step(3, 64), budget, 1000, 1 - 1e-7, report=parts.append)

@@ -27,7 +27,7 @@ def reach(mechanism, scale, steps, bound, order):
 
 def excess(mechanism, rho, steps, bound, orders):
     """The largest D_a / (ρ a) over orders, changed steps and sizes of the change."""
-    scale = noise_scale(mechanism, zcdp(rho), bound=bound)
+    scale = noise_scale(mechanism, zcdp(rho), per_person=bound)
     law = rounded_law(mechanism, scale, steps, reach(mechanism, scale, steps, bound, max(orders)))
     assert abs(np.exp(law.log_chance).sum() - 1) < 1e-10
     return max(renyi_divergence(law, shift, a) / (rho * a) for shift in shifts(steps, bound) for a in orders)
@@ -72,7 +72,7 @@ def test_the_price_is_spent_and_a_lower_one_is_caught():
 def test_laplace_releases(mechanism, steps, epsilon):
     """No outcome within 20 draws' scales is more than e^ε times as likely."""
     for bound in (1, 2):
-        scale = noise_scale(mechanism, pure_dp(epsilon), bound=bound)
+        scale = noise_scale(mechanism, pure_dp(epsilon), per_person=bound)
         law = rounded_law(mechanism, scale, steps, (min(math.ceil(20 * scale), 120),) * steps)
         assert abs(np.exp(law.log_chance).sum() - 1) < (1e-6 if 20 * scale < 120 else 0.2)
         assert max(largest_ratio(law, shift) for shift in shifts(steps, bound)) <= epsilon * (1 + 1e-9)

@@ -19,7 +19,7 @@ def run_once(budget, factor=1.0, guesses=None, width=4000, steps=4):
     canaries = plant(steps, width=width, every=steps, bound=8, rng=np.random.default_rng(1))
     traffic = np.random.default_rng(2).integers(0, 3, (steps, width))
     counter = Counter(
-        steps, budget, shape=(width,), bound=8, largest=10**6, mechanism=mechanism, key=fixed_key("one run")
+        steps, budget, shape=(width,), per_person=8, per_step=10**6, mechanism=mechanism, key=fixed_key("one run")
     )
     scale = counter._terms.scale
     if factor != 1.0:
@@ -47,7 +47,7 @@ def test_too_little_noise_is_caught(budget, factor, guesses):
 def test_canaries_in_one_stream_of_numbers():
     canaries = plant(600, every=3, bound=8, rng=np.random.default_rng(1))
     mechanism, budget = Binary(600), zcdp(8.0)
-    counter = Counter(600, budget, bound=8, mechanism=mechanism, key=fixed_key("one stream"))
+    counter = Counter(600, budget, per_person=8, mechanism=mechanism, key=fixed_key("one stream"))
     scores = canary_scores(counter.extend(canaries.inputs), canaries, mechanism, counter._terms.scale)
     found = one_run_audit(scores, canaries, budget, 60, CONFIDENCE)
     assert not found.violated

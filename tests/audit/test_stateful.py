@@ -42,7 +42,7 @@ class CounterWalk(RuleBasedStateMachine):
     def build(self, mechanism, width, clip):
         budget = pure_dp(1.0) if mechanism.noise == "laplace" else zcdp(0.5)
         shape = () if width is None else (width,)
-        given = {"shape": shape, "bound": 3, "mechanism": mechanism, "clip": clip, "key": KEY}
+        given = {"shape": shape, "per_person": 3, "per_step": 3, "mechanism": mechanism, "clip": clip, "key": KEY}
         self.real, self.clip, self.shape = self.kind(HORIZON, budget, **given), clip, shape
         self.noise = Counter(HORIZON, budget, **given).extend(np.zeros((HORIZON, *shape), dtype=np.int64))
         self.sum, self.t = np.zeros(shape, dtype=np.int64), 0

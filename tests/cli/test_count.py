@@ -54,8 +54,8 @@ def counted(*arguments, **more):
 def counter(horizon, budget, **settings):
     """The counter that `count` makes."""
     last = ENDLESS if horizon is None else horizon
-    bound = settings.get("bound", 1)
-    return dp.Counter(last, budget, largest=max(min(LARGEST_STEP, 2**62 // last), bound), key=KEY, **settings)
+    bound = settings.get("per_person", 1)
+    return dp.Counter(last, budget, per_step=max(min(LARGEST_STEP, 2**62 // last), bound), key=KEY, **settings)
 
 
 def check_rows(rows, released_by, inputs, confidence=0.95, categories=None):
@@ -113,13 +113,13 @@ def test_categories_and_values_from_every_format(same_noise, tmp_path, monkeypat
         "--rho", 0.5, "--horizon", 30, "--confidence", 0.8,
     )  # fmt: skip
     inputs = expected(month(), "1d", None, by=True, value=True)
-    check_rows(rows, counter(30, dp.zcdp(0.5), bound=5, shape=(3,)), inputs, 0.8, WARDS)
+    check_rows(rows, counter(30, dp.zcdp(0.5), per_person=5, shape=(3,)), inputs, 0.8, WARDS)
 
 
 def test_every_row_a_step(same_noise, tmp_path):
     path = write(month(), tmp_path, "csv")
     rows = counted(path, "--value", "amount", "--bound", 5, "--rho", 0.5, "--horizon", 100)
-    check_rows(rows, counter(100, dp.zcdp(0.5), bound=5), [event.amount for event in month()])
+    check_rows(rows, counter(100, dp.zcdp(0.5), per_person=5), [event.amount for event in month()])
     assert list(rows[0]) == ["step", "value", "stddev", "low", "high"]
 
 

@@ -61,7 +61,7 @@ def test_the_sentence_and_the_table():
         (["--epsilon", "1", "--horizon", "200"], {"horizon": 200, "budget": dp.pure_dp(1)}),
         (
             ["--rho", "0.1", "--horizon", "50", "--bound", "3", "--max-contributions", "4", "--categories", "5"],
-            {"horizon": 50, "budget": dp.zcdp(0.1), "bound": 12, "shape": (5,)},
+            {"horizon": 50, "budget": dp.zcdp(0.1), "per_person": 12, "shape": (5,)},
         ),
     ],
 )

@@ -117,7 +117,7 @@ def test_show(counts):
 
 def test_show_never_shows_sums(path):  # noqa: F811
     with dp.Store(path) as store:
-        store.counter("a", 10, dp.zcdp(0.001), largest=10**9).extend([123454321, 123454321])
+        store.counter("a", 10, dp.zcdp(0.001), per_step=10**9).extend([123454321, 123454321])
     for command in ("show", "list", "releases", "verify"):
         for option in ([], ["--json"]):
             output = invoke(command, path, *([] if command == "list" else ["a"]), *option).output
@@ -140,9 +140,9 @@ def test_releases(counts):
 
 def test_large_counts_are_shown_whole(path):  # noqa: F811
     with dp.Store(path) as store:
-        rooms = store.counter("rooms", 10, dp.zcdp(0.5), shape=(2,), largest=10**9)
+        rooms = store.counter("rooms", 10, dp.zcdp(0.5), shape=(2,), per_step=10**9)
         first, second = rooms.add([123456789, 0]).tolist()
-        one = store.counter("one", 10, dp.zcdp(0.5), largest=10**9).add(123456789)
+        one = store.counter("one", 10, dp.zcdp(0.5), per_step=10**9).add(123456789)
     assert f" {first:,} {second:,} " in invoke("releases", path, "rooms").output
     assert f" {one:,} " in invoke("releases", path, "one").output
 

@@ -19,7 +19,7 @@ INPUTS = [1, 0, 2, 1, 1]
 
 
 def visits(store):
-    return store.counter("visits", horizon=100, budget=dp.zcdp(0.5), mechanism=SmoothBinary(100), bound=3)
+    return store.counter("visits", horizon=100, budget=dp.zcdp(0.5), mechanism=SmoothBinary(100), per_person=3)
 
 
 class DamagedStore:

@@ -46,7 +46,7 @@ def test_the_same_as_the_counter_says(budget, horizon):
     "mechanism", [dp.mechanisms.Binary(40), dp.mechanisms.Honaker(40), dp.mechanisms.SquareRoot(40)], ids=repr
 )
 def test_whatever_the_mechanism(mechanism):
-    counter = dp.Counter(40, dp.zcdp(0.3), mechanism=mechanism, shape=(3,), bound=4, largest=10)
+    counter = dp.Counter(40, dp.zcdp(0.3), mechanism=mechanism, shape=(3,), per_person=4, per_step=10)
     stddev, off = accuracy(counter, 1, 40)
     wanted_stddev, wanted_off = one_by_one(counter, 1, 40, 0.95)
     np.testing.assert_allclose(stddev, wanted_stddev, rtol=1e-12)

@@ -44,6 +44,7 @@ SILENT = dp.zcdp(1e30)
 
 def make(horizon=100, budget=BUDGETS["zcdp"], label="counter", **settings) -> dp.Counter:
     settings.setdefault("mechanism", SmoothBinary(horizon or 1, noise=budget.noise) if horizon else "auto")
+    settings.setdefault("per_step", settings.get("per_person", 1))  # a step is one person's, so that it is checked
     return dp.Counter(horizon, budget, key=fixed_key(label), **settings)
 
 
@@ -59,7 +60,7 @@ def test_releases_are_sums_plus_the_noise_of_the_stream(budget, shape):
     if shape:
         data *= rng.random((100, *shape)) < 0.5 / math.prod(shape) ** 0.5
     fits = 70 * 70
-    one, other = make(budget=budget, shape=shape, bound=fits), make(budget=budget, shape=shape, bound=fits)
+    one, other = make(budget=budget, shape=shape, per_person=fits), make(budget=budget, shape=shape, per_person=fits)
     difference = one.extend(data) - other.extend(np.zeros_like(data))
     np.testing.assert_array_equal(difference, np.cumsum(data, axis=0))
 
@@ -68,8 +69,8 @@ def test_releases_are_sums_plus_the_noise_of_the_stream(budget, shape):
 @given(st.lists(st.integers(0, 40), max_size=12), st.integers(0, 2**32))
 def test_any_mixture_of_add_and_extend(cuts, seed):
     data = np.random.default_rng(seed).integers(-2, 3, 300)
-    whole = make(300, bound=2).extend(data)
-    counter, at = make(300, bound=2), 0
+    whole = make(300, per_person=2).extend(data)
+    counter, at = make(300, per_person=2), 0
     for cut in cuts:
         part = data[at : at + cut]
         released = counter.extend(part) if cut % 3 else [counter.add(int(x)) for x in part]
@@ -112,7 +113,7 @@ SETTINGS = [
     {"budget": dp.zcdp(0.6)},
     {"budget": dp.approx_dp(1.0, 1e-6)},
     {"shape": (1,)},
-    {"bound": 2},
+    {"per_person": 2},
     {"neighbours": "replace"},
     {"participation": dp.Participation(2)},
     {"mechanism": Binary(100)},
@@ -135,7 +136,7 @@ def test_any_setting_changes_the_stream_key(changed):
 @pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 def test_sensitivity_follows_from_the_neighbours(budget, shape, neighbours):
     """Brute force over all pairs of allowed inputs of one step, for a bound of 2."""
-    counter = make(20, budget=budget, shape=shape, bound=2, neighbours=neighbours)
+    counter = make(20, budget=budget, shape=shape, per_person=2, neighbours=neighbours)
     size = 2 if shape == (5,) else 1  # two coordinates show everything: a difference lives in the span of two inputs
     order = 1 if budget.noise == "laplace" else 2
     grid = [np.array(x) for x in np.ndindex(*(5,) * size)]
@@ -145,7 +146,7 @@ def test_sensitivity_follows_from_the_neighbours(budget, shape, neighbours):
         distance = max(np.linalg.norm(x - y, order) for x in inputs for y in inputs)
     else:
         distance = max(np.linalg.norm(x, order) for x in inputs)
-    owed = noise_scale(counter.mechanism, budget, bound=distance)
+    owed = noise_scale(counter.mechanism, budget, per_person=distance)
     assert counter._scale == pytest.approx(owed, rel=1e-12)
     assert counter._scale >= owed * (1 - 1e-14)
 
@@ -261,7 +262,7 @@ def test_describe_says_what_to_whom_against_whom_and_what_not():
 
 def test_nothing_shows_the_key_or_the_count():
     key = os.urandom(32)
-    counter = dp.Counter(100, dp.zcdp(0.5), key=key, largest=10**9, mechanism=Binary(100))
+    counter = dp.Counter(100, dp.zcdp(0.5), key=key, per_step=10**9, mechanism=Binary(100))
     counter.add(123_456_789)
     shown = repr(counter) + str(counter) + counter.describe()
     for secret in (key.hex(), repr(key)[2:-1], "123456789", "123_456_789", "123,456,789"):
@@ -355,7 +356,7 @@ def test_bad_histograms_change_nothing(x, error, message):
 
 
 def test_pure_histograms_are_bounded_in_l1():
-    counter = make(shape=(3,), budget=BUDGETS["pure"], bound=3)
+    counter = make(shape=(3,), budget=BUDGETS["pure"], per_person=3)
     counter.add([1, -1, 1])
     with pytest.raises(InputOutOfBound, match=r"ℓ1 norm of a step's input must be from 0 to 3, got 4\.0"):
         counter.add([2, -1, 1])
@@ -374,18 +375,36 @@ def test_replaced_events_are_counts():
         histogram.add([0, -1])
 
 
+def test_the_first_call_anybody_makes():
+    """A day's visits: one person adds 1, and the day is as large as it is."""
+    assert isinstance(dp.Counter(365, BUDGETS["zcdp"]).add(132), int)
+    assert isinstance(dp.Counter(None, BUDGETS["zcdp"]).add(2**32), int)
+    assert dp.Counter(24, BUDGETS["zcdp"], shape=(2,)).add([10**6, 10**15]).shape == (2,)
+
+
+@pytest.mark.parametrize("horizon", [1, 365, 2**40, None])
+def test_steps_without_a_limit_of_their_own_fit_into_64_bits(horizon):
+    counter = dp.Counter(horizon, dp.zcdp(0.5))
+    least, most = counter._least, counter._most
+    assert least == -most
+    assert counter._terms.last * most < 2**63
+    with pytest.raises(InputOutOfBound):
+        counter.add(most + 1)
+    counter.extend([most, least, most] if horizon != 1 else [most])
+
+
 def test_a_step_may_add_up_many_people():
-    counter = make(largest=1000, budget=dp.zcdp(0.5))
+    counter = make(per_step=1000, budget=dp.zcdp(0.5))
     assert counter._scale == make()._scale
     counter.add(1000)
     with pytest.raises(InputOutOfBound, match="from -1000 to 1000, got 1001"):
         counter.add(1001)
-    with pytest.raises(InvalidArgument, match="largest must be at least bound=5"):
-        make(bound=5, largest=4)
+    with pytest.raises(InvalidArgument, match="per_step must be at least per_person=5"):
+        make(per_person=5, per_step=4)
 
 
 def test_clip():
-    counter = make(budget=SILENT, clip=True, bound=3)
+    counter = make(budget=SILENT, clip=True, per_person=3)
     assert [counter.add(x) for x in (2, 5, -9, 10**30)] == [2, 5, 2, 5]
     assert counter.clipped == 3
     assert counter.extend(np.array([1, 9, -9, 0])).tolist() == [6, 9, 6, 6]
@@ -394,7 +413,7 @@ def test_clip():
     with pytest.raises(InputTypeError):
         counter.add(2.5)
     assert counter.clipped == 6
-    counts = make(budget=SILENT, clip=True, bound=3, neighbours="replace")
+    counts = make(budget=SILENT, clip=True, per_person=3, neighbours="replace")
     assert [counts.add(x) for x in (-4, 2)] == [0, 2]
     flags = make(budget=SILENT, clip=True)
     assert flags.extend([True, False]).tolist() == [1, 1]
@@ -405,7 +424,9 @@ def test_clip():
 @given(st.lists(st.integers(-(2**62), 2**62), min_size=3, max_size=3), st.sampled_from(["zcdp", "pure"]), st.booleans())
 def test_clipped_histograms_fit(x, budget, replace):
     budget = dp.pure_dp(1e18) if budget == "pure" else SILENT
-    counter = make(1, budget=budget, shape=(3,), bound=5, clip=True, neighbours="replace" if replace else "add-remove")
+    counter = make(
+        1, budget=budget, shape=(3,), per_person=5, clip=True, neighbours="replace" if replace else "add-remove"
+    )
     released = counter.add(x)
     assert np.linalg.norm(released, 1 if budget.noise == "laplace" else 2) <= 5
     kept = [max(v, 0) for v in x] if replace else x
@@ -434,15 +455,15 @@ def test_past_the_horizon_nothing_changes():
         ({"mechanism": SmoothBinary}, InvalidArgument, "mechanism must be 'auto' or a mechanism"),
         ({"mechanism": ["auto"]}, InvalidArgument, "mechanism must be 'auto' or a mechanism"),
         (
-            {"horizon": 2**40, "bound": 2**24, "mechanism": "auto"},
+            {"horizon": 2**40, "per_person": 2**24, "mechanism": "auto"},
             SumsTooLarge,
             "1099511627776 steps of up to 16777216 each",
         ),
-        ({"horizon": 1, "bound": 2**63, "mechanism": "auto"}, SumsTooLarge, "may pass 9223372036854775807"),
+        ({"horizon": 1, "per_person": 2**63, "mechanism": "auto"}, SumsTooLarge, "may pass 9223372036854775807"),
         ({"budget": 0.5}, InvalidArgument, "budget must be a budget"),
-        ({"bound": 0}, InvalidArgument, "bound must be a whole number of at least 1"),
-        ({"bound": 1.5}, InvalidArgument, "bound must be a whole number"),
-        ({"bound": math.nan}, InvalidArgument, "bound must be a whole number"),
+        ({"per_person": 0}, InvalidArgument, "per_person must be a whole number of at least 1"),
+        ({"per_person": 1.5}, InvalidArgument, "per_person must be a whole number"),
+        ({"per_person": math.nan}, InvalidArgument, "per_person must be a whole number"),
         ({"horizon": 0}, InvalidArgument, "horizon must be a whole number of at least 1"),
         ({"horizon": 10.5}, InvalidArgument, "horizon must be a whole number"),
         ({"shape": (0,)}, InvalidArgument, "shape must be"),
@@ -466,8 +487,8 @@ def test_bad_settings(settings, error, message):
 def test_the_largest_sums_fit():
     """At the edge of what is allowed, int64 arithmetic is still exact."""
     largest = (2**63 - 10**8) // 4
-    counter = dp.Counter(4, SILENT, bound=largest, mechanism=Binary(4), key=fixed_key("edge"))
-    noise = dp.Counter(4, SILENT, bound=largest, mechanism=Binary(4), key=fixed_key("edge")).extend([0] * 4)
+    counter = dp.Counter(4, SILENT, per_person=largest, mechanism=Binary(4), key=fixed_key("edge"))
+    noise = dp.Counter(4, SILENT, per_person=largest, mechanism=Binary(4), key=fixed_key("edge")).extend([0] * 4)
     released = counter.extend(np.full(4, largest))
     assert [int(a) - int(b) for a, b in zip(released, noise, strict=True)] == [largest * t for t in (1, 2, 3, 4)]
 

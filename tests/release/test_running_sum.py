@@ -70,7 +70,7 @@ def test_threads_change_nothing(threads):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_error_of_the_sums_does_not_grow(dtype):
     """A large number, many small ones, and the large one back: what is left is what the small ones make."""
-    total = make(4000, budget=dp.zcdp(1e60), shape=(2,), dtype=dtype, bound=1e8, mechanism=Binary(4000))
+    total = make(4000, budget=dp.zcdp(1e60), shape=(2,), dtype=dtype, per_person=1e8, mechanism=Binary(4000))
     large, small = np.array([7e7, -7e7], dtype=dtype), np.array([1e-3, 0.1], dtype=dtype)
     total.add(large)
     total.extend(np.tile(small, (3000, 1)))
@@ -82,7 +82,7 @@ def test_the_error_of_the_sums_does_not_grow(dtype):
 def test_compensation_is_needed_and_works():
     rng = np.random.default_rng(4)
     data = rng.uniform(-1, 1, (2000, 2)) * 10.0 ** rng.uniform(-8, 8, (2000, 2))
-    total = make(2000, budget=SILENT, shape=(2,), dtype="float64", bound=1e9, mechanism=Binary(2000))
+    total = make(2000, budget=SILENT, shape=(2,), dtype="float64", per_person=1e9, mechanism=Binary(2000))
     total.extend(data)
     exact = [sum(map(Fraction, column.tolist())) for column in data.T]
     kept = [Fraction(float(s)) + Fraction(float(e)) for s, e in zip(total._sum, total._lost, strict=True)]
@@ -115,8 +115,8 @@ def test_norms_are_right_to_well_below_the_slack(x):
 
 def test_rounding_is_on_the_safe_side():
     """What passes is never longer than what is paid for, and honest unit vectors pass."""
-    total = make(shape=(700,), bound=0.1)
-    paid = noise_scale(total.mechanism, total.budget, bound=0.1 * (1 + 2.0**-15))
+    total = make(shape=(700,), per_person=0.1)
+    paid = noise_scale(total.mechanism, total.budget, per_person=0.1 * (1 + 2.0**-15))
     assert total._scale == paid
     for seed in range(20):
         total.add(unit((700,), seed) * np.float32(0.1))
@@ -171,7 +171,7 @@ def test_one_bad_row_refuses_all():
 
 
 def test_clip():
-    total = make(budget=SILENT, clip=True, bound=2.0)
+    total = make(budget=SILENT, clip=True, per_person=2.0)
     long = unit((5,)) * np.float32(5)
     np.testing.assert_allclose(total.add(long), unit((5,)) * 2, rtol=1e-6)
     np.testing.assert_allclose(total.add(unit((5,)) * np.float32(1e30)), unit((5,)) * 4, rtol=1e-6)
@@ -187,7 +187,7 @@ def test_looking():
     assert (total.t, total.remaining, total.horizon, total.shape, total.dtype) == (0, 50, 50, (2, 3), np.float32)
     total.add(np.zeros((2, 3), dtype=np.float32))
     assert (total.t, total.remaining) == (1, 49)
-    scale = noise_scale(total.mechanism, total.budget, bound=1 + 2.0**-15, participation=dp.Participation(2))
+    scale = noise_scale(total.mechanism, total.budget, per_person=1 + 2.0**-15, participation=dp.Participation(2))
     assert total.stddev() == pytest.approx(scale * total.mechanism.squared_row_norm(1) ** 0.5)
     text = total.describe()
     for words in ("running sums", "ZCDP(rho=0.5)", "at most 2 steps", "ℓ2 norm", "real-valued noise"):
@@ -204,10 +204,10 @@ def test_looking():
         ({"budget": dp.pure_dp(1.0), "mechanism": SmoothBinary(50, noise="laplace")}, NoiseLawError, "exact lane"),
         ({"mechanism": SmoothBinary(50, noise="laplace")}, NoiseLawError, "needs gaussian noise"),
         ({"mechanism": SmoothBinary(49)}, MechanismTooShort, "priced for 49 steps"),
-        ({"bound": 0.0}, InvalidArgument, "bound must be a number from 1e-10 to 1e\\+15 for float32"),
-        ({"bound": math.nan}, InvalidArgument, "bound must be"),
-        ({"bound": True}, InvalidArgument, "bound must be"),
-        ({"bound": "1"}, InvalidArgument, "bound must be"),
+        ({"per_person": 0.0}, InvalidArgument, "per_person must be a number from 1e-10 to 1e\\+15 for float32"),
+        ({"per_person": math.nan}, InvalidArgument, "per_person must be"),
+        ({"per_person": True}, InvalidArgument, "per_person must be"),
+        ({"per_person": "1"}, InvalidArgument, "per_person must be"),
         ({"dtype": "int64"}, InvalidArgument, "dtype must be 'float32' or 'float64'"),
         ({"dtype": "nonsense"}, InvalidArgument, "dtype must be"),
         ({"shape": (0,)}, InvalidArgument, "shape must be"),

@@ -34,7 +34,7 @@ def noise_of(
 ) -> tuple[dp.Counter, dict[int, np.ndarray]]:
     """Errors of the releases at the chosen steps, one value a stream; every stream counts something."""
     counter = dp.Counter(
-        max(steps), budget, shape=(streams,), largest=2**40, mechanism=mechanism or "auto", key=fixed_key("statistics")
+        max(steps), budget, shape=(streams,), per_step=2**40, mechanism=mechanism or "auto", key=fixed_key("statistics")
     )
     truth = np.zeros(streams, dtype=np.int64)
     errors = {}

@@ -22,7 +22,9 @@ def path():
 
 
 def visits(store, name="visits", **settings):
-    return store.counter(name, **({"horizon": 1000, "budget": BUDGET, "mechanism": TREE, "bound": 3} | settings))
+    return store.counter(
+        name, **({"horizon": 1000, "budget": BUDGET, "mechanism": TREE, "per_person": 3, "per_step": 3} | settings)
+    )
 
 
 def everything(path):

@@ -13,7 +13,9 @@ from tests.store.conftest import copy_of
 
 
 def counter(store, name="visits"):
-    return store.counter(name, 100, dp.zcdp(0.5), bound=2, largest=1000, mechanism=dp.mechanisms.SmoothBinary(100))
+    return store.counter(
+        name, 100, dp.zcdp(0.5), per_person=2, per_step=1000, mechanism=dp.mechanisms.SmoothBinary(100)
+    )
 
 
 def execute(path, *statements):

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning
 
 def expected(counter, inputs):
     """What a plain counter with the same key releases."""
-    return dp.Counter(1000, BUDGET, mechanism=TREE, bound=3, key=counter._key).extend(inputs).tolist()
+    return dp.Counter(1000, BUDGET, mechanism=TREE, per_person=3, per_step=3, key=counter._key).extend(inputs).tolist()
 
 
 def in_a_child(work):
@@ -167,7 +167,7 @@ def test_failing_synchronisation_of_the_database(path):
         from dpstream.errors import StoreNotWritten
         from dpstream.mechanisms import SmoothBinary
         def visits(store):
-            return store.counter("visits", 1000, dp.zcdp(0.5), mechanism=SmoothBinary(1000), bound=3)
+            return store.counter("visits", 1000, dp.zcdp(0.5), mechanism=SmoothBinary(1000), per_person=3, per_step=3)
         flag = Path({str(flag)!r})
         with dp.Store({str(path)!r}) as store:
             counter = visits(store)
@@ -182,7 +182,9 @@ def test_failing_synchronisation_of_the_database(path):
                     raise SystemExit("not refused")
             flag.unlink()
             released += [counter.add(2, position=1), counter.add(3, position=2)]
-            plain = dp.Counter(1000, dp.zcdp(0.5), mechanism=SmoothBinary(1000), bound=3, key=counter._key)
+            plain = dp.Counter(
+                1000, dp.zcdp(0.5), mechanism=SmoothBinary(1000), per_person=3, per_step=3, key=counter._key
+            )
             assert released == plain.extend([1, 2, 3]).tolist() == [r.value for r in store.releases("visits")]
             flag.touch()
             try:
@@ -408,7 +410,7 @@ def test_two_writers_race(path):
                 time.sleep(0.002)
         return 0
 
-    visits_terms = dp.Counter(1000, BUDGET, mechanism=TREE, bound=3)  # worked out once
+    visits_terms = dp.Counter(1000, BUDGET, mechanism=TREE, per_person=3, per_step=3)  # worked out once
     assert visits_terms.t == 0
     children = []
     for _ in range(8):

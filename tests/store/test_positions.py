@@ -77,7 +77,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(path):
             assert isinstance(caught.value, DpstreamError)
             assert counter.t == 3
             assert len(other.releases("visits")) == 3
-        expected = dp.Counter(1000, BUDGET, mechanism=counter.mechanism, bound=3, key=counter._key).extend([1] * 4)
+        expected = dp.Counter(
+            1000, BUDGET, mechanism=counter.mechanism, per_person=3, per_step=3, key=counter._key
+        ).extend([1] * 4)
         assert counter.add(1, position=13) == expected[3]
 
 

@@ -31,7 +31,7 @@ def plain(stream, kind, **settings):
 @pytest.mark.parametrize("shape", [(), (3,)])
 def test_counter(path, mechanism, shape):
     made = MECHANISMS[mechanism]()
-    settings = {"horizon": made.horizon, "budget": dp.zcdp(0.5), "mechanism": made, "bound": 6, "shape": shape}
+    settings = {"horizon": made.horizon, "budget": dp.zcdp(0.5), "mechanism": made, "per_person": 6, "shape": shape}
     data = np.stack([DATA, -DATA, DATA * 0], axis=1) if shape else DATA
     released, t, sizes = [], 0, iter([1, 1, 13, 1, 2, 20, 1, 21])
     while t < STEPS:
@@ -78,7 +78,7 @@ def test_running_sum(path, mechanism, dtype):
 
 
 def test_clipped_is_kept(path):
-    settings = {"horizon": 9, "budget": dp.zcdp(0.5), "mechanism": SmoothBinary(9), "clip": True}
+    settings = {"horizon": 9, "budget": dp.zcdp(0.5), "mechanism": SmoothBinary(9), "per_step": 1, "clip": True}
     with dp.Store(path) as store:
         counter = store.counter("c", **settings)
         counter.add(9, position=0)
@@ -95,7 +95,7 @@ def test_clipped_is_kept(path):
 
 def test_a_damaged_noise_state_is_made_again(path):
     made = BufferedToeplitz(STEPS, buffers=3)
-    settings = {"horizon": STEPS, "budget": dp.zcdp(0.5), "mechanism": made, "bound": 3}
+    settings = {"horizon": STEPS, "budget": dp.zcdp(0.5), "mechanism": made, "per_person": 3}
     with dp.Store(path) as store:
         counter = store.counter("c", **settings)
         for x in DATA[:50]:

@@ -65,7 +65,7 @@ def test_a_pure_counter(path):
 def test_a_histogram_with_clipped_inputs(path, neighbours):
     given = np.array([[1, 0, 0], [5, 0, 0], [2, 2, 9], [0, 0, 1]])
     with dp.Store(path) as store:
-        counter = visits(store, shape=(3,), largest=4, clip=True, neighbours=neighbours)
+        counter = visits(store, shape=(3,), per_step=4, clip=True, neighbours=neighbours)
         counter.extend(given, first_position=3)
         assert counter.clipped == 2
         assert store.verify("visits").ok
@@ -83,7 +83,7 @@ def test_a_good_running_sum_passes(path, dtype, mechanism):
     rows *= 1000
     for half in (rows[:45], rows[45:]):
         with dp.Store(path) as store:
-            store.running_sum("sum", 1000, BUDGET, 50, bound=1000, dtype=dtype, mechanism=mechanism).extend(half)
+            store.running_sum("sum", 1000, BUDGET, 50, per_person=1000, dtype=dtype, mechanism=mechanism).extend(half)
     with dp.Store(path) as store:
         found = store.verify("sum")
         assert (found.steps, found.every_input, found.findings) == (90, False, ())
@@ -138,7 +138,7 @@ def test_while_another_process_writes(path):
         import dpstream as dp
         from dpstream.mechanisms import SmoothBinary
         with dp.Store({str(path)!r}) as store:
-            counter = store.counter("visits", 1000, dp.zcdp(0.5), mechanism=SmoothBinary(1000), bound=3)
+            counter = store.counter("visits", 1000, dp.zcdp(0.5), mechanism=SmoothBinary(1000), per_person=3)
             print("ready", flush=True)
             for i in range(300):
                 counter.add(i % 4, position=i)

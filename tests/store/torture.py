@@ -54,7 +54,9 @@ def inputs(name: str) -> np.ndarray:
 def open_stream(store: dp.Store, name: str):
     if name == "vectors":
         return store.running_sum(name, LENGTH, BUDGET, (3,), mechanism=TREE)
-    return store.counter(name, LENGTH, BUDGET, bound=3, mechanism=TREE if name == "tree" else RECURRENCE)
+    return store.counter(
+        name, LENGTH, BUDGET, per_person=3, per_step=3, mechanism=TREE if name == "tree" else RECURRENCE
+    )
 
 
 # -- one life ---------------------------------------------------------------------------------------------------------
@@ -245,7 +247,9 @@ def plain(name: str, key: bytes | None):
     """The same stream without a store."""
     if name == "vectors":
         return dp.RunningSum(LENGTH, BUDGET, (3,), mechanism=TREE, key=key)
-    return dp.Counter(LENGTH, BUDGET, bound=3, mechanism=TREE if name == "tree" else RECURRENCE, key=key)
+    return dp.Counter(
+        LENGTH, BUDGET, per_person=3, per_step=3, mechanism=TREE if name == "tree" else RECURRENCE, key=key
+    )
 
 
 def wrong_sum(store: dp.Store, name: str, steps: int) -> int:

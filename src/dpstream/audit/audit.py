@@ -115,7 +115,7 @@ def audit(
     ----------
     make_release
         Builds a fresh release object with fresh noise: a `Counter`, a `RunningSum`, or anything with `extend`. If its
-        shape is (k,), its coordinates count as k independent trials, which saves time; give such a Counter a `largest`
+        shape is (k,), its coordinates count as k independent trials, which saves time; give such a Counter a `per_step`
         that lets every coordinate change at once, and use `EveryCoordinate` in place of RunningSum.
     neighbours
         Pairs of streams that the promise covers, one number a step: `one_changed_step` lists the usual ones. The pair
@@ -140,7 +140,7 @@ def audit(
     >>> import dpstream as dp
     >>> from dpstream.audit import one_changed_step
     >>> budget = dp.zcdp(0.5)
-    >>> make = lambda: dp.Counter(4, budget, shape=(10_000,), largest=100)
+    >>> make = lambda: dp.Counter(4, budget, shape=(10_000,))
     >>> found = audit(make, one_changed_step(4), budget)
     >>> found.verdict != "violated", found.certificate.rho <= 0.5
     (True, True)

@@ -113,8 +113,8 @@ class Row:
                 self.subject.steps,
                 self.budget,
                 shape=(COORDINATES,),
-                bound=BOUND,
-                largest=BOUND * COORDINATES,
+                per_person=BOUND,
+                per_step=BOUND * COORDINATES,
                 mechanism=mechanism,
                 key=next(supply),
             )

@@ -66,7 +66,7 @@ def time_counter(budget: Budget, calls: int = 40_000, confidence: float = 1 - 1e
     """
     calls, confidence = check_whole("calls", calls, least=100), check_confidence(confidence)
     pairs = calls // 2
-    counter = Counter(2 * pairs + 1, budget, largest=COUNT, key=key)
+    counter = Counter(2 * pairs + 1, budget, key=key)
     counter.add(COUNT)
     noise, times = np.empty(2 * pairs), np.empty(2 * pairs)
     clock, add = time.perf_counter_ns, counter.add

@@ -34,7 +34,7 @@ class EveryCoordinate(RunningSum):
     """A RunningSum that does not look at the length of its inputs, so that every coordinate can be a trial.
 
     Noise, sums and grid are those of `RunningSum`; the bound still decides the noise. Of no use but here: whoever adds
-    longer inputs breaks the promise. (A `Counter` needs no such thing: it has `largest`.)
+    longer inputs breaks the promise. (A `Counter` needs no such thing: it has `per_step`.)
     """
 
     def _checked(self, x: NDArray[Any]) -> tuple[NDArray[Any], bool]:

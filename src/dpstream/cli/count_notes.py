@@ -118,7 +118,7 @@ class Notes:
             )
             return
         # One user changes the number of users with dropped rows by one at most, however many rows they have.
-        one = Counter(1, zcdp(report_dropped), largest=2**40)
+        one = Counter(1, zcdp(report_dropped))
         users = one.add(people.limit.people_over)
         low, high = one.interval(self._publication.wanted.confidence)
         self.note(

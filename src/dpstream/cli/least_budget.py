@@ -48,7 +48,7 @@ def widest_noise(mechanism: Mechanism, scale: float, steps: int) -> RealNoise:
 
 def largest_error(mechanism: Mechanism, budget: Budget, bound: float, steps: int, confidence: float) -> int:
     """By how much any one of the first `steps` releases is off at most, with this confidence."""
-    scale = noise_scale(mechanism, budget, bound=bound)
+    scale = noise_scale(mechanism, budget, per_person=bound)
     return half_width(widest_noise(mechanism, scale, steps), confidence)
 
 

@@ -144,7 +144,7 @@ def _rows(found: Plan, measured: dict[str, Any]) -> list[tuple[str, int, float, 
     bound, steps, confidence = measured["bound"], measured["steps"], measured["confidence"]
     for row in found.rows:
         one = row.mechanism
-        scale = noise_scale(one, found.budget, bound=bound)
+        scale = noise_scale(one, found.budget, per_person=bound)
         # The plan's own figures are for a bound of 1, rounding included.
         mean = (bound**2 * (row.mean_stddev**2 - 1 / 12) + 1 / 12) ** 0.5
         largest = rounded_variance(widest_noise(one, scale, steps)) ** 0.5

@@ -35,7 +35,7 @@ def error_over_steps(mechanism: Mechanism, budget: Budget, *, bound: float, step
     figure = new_figure()
     axes = figure.add_subplot()
     for name, one in _shown(mechanism, steps):
-        scale = noise_scale(one, budget, bound=bound)
+        scale = noise_scale(one, budget, per_person=bound)
         at = steps_to_draw(one, steps)
         errors = [half_width(noise_at(one, scale, t), confidence) for t in at]
         axes.plot(at, errors, label=name, drawstyle="steps-mid", **_thin(curve(name), steps))

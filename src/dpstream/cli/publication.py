@@ -174,8 +174,8 @@ class Publication:
         bound = wanted.measure.bound * wanted.times
         settings: dict[str, Any] = {
             "shape": (len(wanted.measure.names),) if wanted.measure.by else (),
-            "bound": bound,
-            "largest": max(largest, bound),
+            "per_person": bound,
+            "per_step": max(largest, bound),
             "mechanism": self.mechanism(horizon),
             "neighbours": wanted.neighbours,
         }

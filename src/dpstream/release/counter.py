@@ -58,6 +58,8 @@ AHEAD = 1024
 CHUNK = 1 << 15
 #: Sums and noise stay below this; noise is given this many standard deviations of room (the largest draw has 44).
 LARGEST = 2**63 - 1
+#: Without a horizon a step may hold this much unless `per_step` says otherwise: 2^30 such steps fit (`Terms.last`).
+ENDLESS_STEP = 2**32
 ROOM = 4096
 #: Noise waits with this added: Python keeps small numbers ready and makes larger ones, so that reading bare noise would
 #: take a little less time when it is small.
@@ -77,11 +79,13 @@ class Counter(UnderTerms):
         `zcdp`, `approx_dp` or `pure_dp`.
     shape
         () for one number; (k,) for a histogram over k declared categories.
-    bound
-        How much one person can add to one step: a whole number (ℓ2 norm for a histogram, ℓ1 for a pure budget).
-    largest
-        How large one step's input may be, in the same norm. None: `bound`, that is, one person a step. Give it when a
-        step adds up the events of many people, none of whom adds more than `bound`: that is then yours to ensure.
+    per_person
+        What one person adds to one step at most: a whole number (ℓ2 norm for a histogram, ℓ1 for a pure budget). The
+        counter sees a step's total only, so **the caller ensures this**. (With `per_step=per_person`, where each step
+        is one person's, the counter does.)
+    per_step
+        What one step may add up to at most, in the same norm; larger inputs are refused. None: no limit but that of
+        the sums, which must fit into 64 bits: (2^63 - 1 - room for the noise) / `horizon`, or 2^32 without a horizon.
     mechanism
         How noise is shared over time; "auto" takes the first of `dpstream.plan`.
     participation
@@ -102,9 +106,9 @@ class Counter(UnderTerms):
     ---------
     * Notion: what `budget` says (ρ-zCDP, (ε, δ) or pure ε), for all releases together.
     * Neighbours: streams that differ in the steps of one person (`participation`), each of them by
-      "add-remove": at most `bound`;
-      "replace": at most `bound` for a number, and for a histogram √2·bound in ℓ2 or 2·bound in ℓ1 (two vectors without
-      negative entries are no further apart than that).
+      "add-remove": at most `per_person`;
+      "replace": at most `per_person` for a number, and for a histogram √2·per_person in ℓ2 or 2·per_person in ℓ1 (two
+      vectors without negative entries are no further apart than that).
     * Horizon: `horizon` releases; a further one is refused.
     * Adaptivity: inputs may depend on earlier releases.
     * Exactness: the integers released are those of infinite precision; no δ is added, no sum can overflow.
@@ -133,11 +137,11 @@ class Counter(UnderTerms):
         "_clip",
         "_clipped",
         "_forks",
-        "_largest",
         "_last",
         "_least",
         "_made",
         "_most",
+        "_per_step",
         "_scale",
         "_stream",
         "_sum",
@@ -150,8 +154,8 @@ class Counter(UnderTerms):
         budget: Budget,
         *,
         shape: int | Sequence[int] = (),
-        bound: int = 1,
-        largest: int | None = None,
+        per_person: int = 1,
+        per_step: int | None = None,
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
@@ -164,15 +168,15 @@ class Counter(UnderTerms):
             horizon,
             budget,
             check_shape(shape),
-            check_whole("bound", bound),
-            None if largest is None else check_whole("largest", largest),
+            check_whole("per_person", per_person),
+            None if per_step is None else check_whole("per_step", per_step),
             settle_mechanism(mechanism, horizon, budget),
             check_participation(participation),
             check_neighbours(neighbours),
         )
         if check_name(name) or check_flag("clip", clip):
             terms = replace(terms, name=name, clip=clip)
-        self._terms, self._scale, self._largest = terms, scale, limit
+        self._terms, self._scale, self._per_step = terms, scale, limit
         self._clip = clip
         self._clipped = 0
         self._stream = terms.stream(key, scale=scale)
@@ -189,8 +193,9 @@ class Counter(UnderTerms):
     def __repr__(self) -> str:
         terms = self._terms
         return (
-            f"Counter(horizon={terms.horizon}, budget={terms.budget!r}, shape={terms.shape}, bound={terms.bound:g},"
-            f" mechanism={terms.mechanism!r}, name={terms.name!r}, key=<hidden>) at step {self.t}"
+            f"Counter(horizon={terms.horizon}, budget={terms.budget!r}, shape={terms.shape},"
+            f" per_person={terms.per_person:g}, mechanism={terms.mechanism!r}, name={terms.name!r}, key=<hidden>)"
+            f" at step {self.t}"
         )
 
     def __reduce__(self) -> Any:
@@ -271,8 +276,8 @@ class Counter(UnderTerms):
             terms.horizon,
             terms.budget,
             shape=terms.shape,
-            bound=int(terms.bound),
-            largest=self._largest,
+            per_person=int(terms.per_person),
+            per_step=self._per_step,
             mechanism=terms.mechanism,
             participation=terms.participation,
             neighbours=terms.neighbours,
@@ -422,17 +427,17 @@ class Counter(UnderTerms):
         for i, row in enumerate(given):
             low, high = int(row.min()), int(row.max())
             norm = exact_norm(row, max(high, -low), laplace=laplace)
-            if norm <= (self._largest if laplace else self._largest**2) and not (counts_only and low < 0):
+            if norm <= (self._per_step if laplace else self._per_step**2) and not (counts_only and low < 0):
                 continue
             if not self._clip:
                 if counts_only and low < 0:
-                    raise InputOutOfBound(given=low, least=0, most=self._largest, what="every entry")
+                    raise InputOutOfBound(given=low, least=0, most=self._per_step, what="every entry")
                 size, which = (float(norm), "ℓ1") if laplace else (math.sqrt(norm), "ℓ2")
-                raise InputOutOfBound(given=size, least=0, most=self._largest, what=f"the {which} norm")
+                raise InputOutOfBound(given=size, least=0, most=self._per_step, what=f"the {which} norm")
             if clipped == 0:
                 rows = given.astype(np.int64)
             clipped += 1
-            rows[i] = shrunk(row, self._largest, counts_only=counts_only, laplace=laplace)
+            rows[i] = shrunk(row, self._per_step, counts_only=counts_only, laplace=laplace)
         return rows.astype(np.int64, copy=False), clipped
 
 
@@ -441,8 +446,8 @@ def _settled(
     horizon: int | None,
     budget: Budget,
     shape: tuple[int, ...],
-    bound: int,
-    largest: int | None,
+    per_person: int,
+    per_step: int | None,
     mechanism: Mechanism | None,
     participation: Participation,
     neighbours: Neighbours,
@@ -451,20 +456,33 @@ def _settled(
 
     Remembered, because many counters with the same settings may be built at once.
     """
-    limit = bound if largest is None else largest
-    if limit < bound:
-        raise InvalidArgument("largest", largest, f"at least bound={bound}, or None")
-    distance = float(bound)
+    if per_step is not None and per_step < per_person:
+        raise InvalidArgument("per_step", per_step, f"at least per_person={per_person}, or None")
+    distance = float(per_person)
     if neighbours == "replace" and math.prod(shape) > 1:
         distance *= 2.0 if budget.noise == "laplace" else _ROOT_2
     chosen = choose(horizon, budget.noise, math.prod(shape), "exact", participation) if mechanism is None else mechanism
     terms = Terms(
-        "exact", horizon, budget, chosen, shape, bound, distance, participation, neighbours, "int64", "", limit
+        "exact",
+        horizon,
+        budget,
+        chosen,
+        shape,
+        per_person,
+        distance,
+        participation,
+        neighbours,
+        "int64",
+        "",
+        max(per_person, ENDLESS_STEP) if per_step is None else per_step,
     )
     scale = terms.scale
     noise = math.ceil(ROOM * terms.typical_noise(scale)[1])
+    if per_step is None and horizon is not None:
+        terms = replace(terms, per_step=max(per_person, (LARGEST - 1 - noise) // horizon))
+    limit = int(terms.per_step)
     if terms.last * limit + noise >= LARGEST:
-        raise SumsTooLarge(horizon=terms.last, largest=limit, noise=noise, most=LARGEST)
+        raise SumsTooLarge(horizon=terms.last, per_step=limit, noise=noise, most=LARGEST)
     return terms, scale, limit
 
 

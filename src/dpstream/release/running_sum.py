@@ -46,8 +46,8 @@ from dpstream.release.under_terms import UnderTerms
 
 __all__ = ["RunningSum"]
 
-#: The norm of an input is computed with a relative error below half of this; inputs longer than the bound by this much
-#: pass, and the noise is priced for twice as much more.
+#: The norm of an input is computed with a relative error below half of this; inputs longer than `per_person` by this
+#: much pass, and the noise is priced for twice as much more.
 NORM_ERROR = 2.0**-16
 #: The grid is at most this part of a release's standard deviation.
 GRID = {"float32": 2.0**-16, "float64": 2.0**-32}
@@ -68,12 +68,12 @@ class RunningSum(UnderTerms):
         As for `Counter`; the budget is `zcdp` or `approx_dp`.
     shape
         The shape of a step's input and of a release.
-    bound
-        The largest ℓ2 norm of a step's input.
+    per_person
+        The largest ℓ2 norm of what one person adds to one step, and of a step's input.
     dtype
         "float32" or "float64", of inputs and releases.
     clip
-        Scale inputs that are too long down to the bound, and count them in `clipped`, instead of refusing them.
+        Scale inputs that are too long down to `per_person`, and count them in `clipped`, instead of refusing them.
     threads
         How many threads a wide sum may use, as for `NoiseStream`. The values do not depend on it.
 
@@ -81,9 +81,9 @@ class RunningSum(UnderTerms):
     ---------
     * Notion: what `budget` says (ρ-zCDP or (ε, δ)), for all releases together.
     * Neighbours: streams that differ in the steps of one person (`participation`), whose input in such a step is there
-      or is 0. (For neighbours whose input is replaced by another one, give twice the largest norm as `bound`.)
-    * Norms are computed in floating point. An input passes if its computed norm is at most bound·(1 + 2^-16), and the
-      noise is priced for bound·(1 + 2^-15): the rounding is on the safe side.
+      or is 0. (For neighbours whose input is replaced by another one, give twice the largest norm as `per_person`.)
+    * Norms are computed in floating point. An input passes if its computed norm is at most per_person·(1 + 2^-16), and
+      the noise is priced for per_person·(1 + 2^-15): the rounding is on the safe side.
     * Horizon: `horizon` releases; a further one is refused.
     * Adaptivity: inputs may depend on earlier releases.
     * Assumed: the key is secret, uniform and used for this data only; and noise in floating point is as good as real
@@ -93,7 +93,7 @@ class RunningSum(UnderTerms):
     --------
     >>> import dpstream as dp
     >>> from dpstream.testing import fixed_key  # leave the key out for real data
-    >>> total = dp.RunningSum(horizon=100, budget=dp.zcdp(rho=0.5), shape=(3,), bound=1.0, key=fixed_key("total"))
+    >>> total = dp.RunningSum(horizon=100, budget=dp.zcdp(rho=0.5), shape=(3,), per_person=1.0, key=fixed_key("total"))
     >>> total.add([0.6, 0.0, -0.8])
     array([...], dtype=float32)
     >>> total.t, total.clipped
@@ -106,7 +106,7 @@ class RunningSum(UnderTerms):
         budget: Budget,
         shape: int | Sequence[int],
         *,
-        bound: float = 1.0,
+        per_person: float = 1.0,
         dtype: DTypeLike = "float32",
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
@@ -120,7 +120,7 @@ class RunningSum(UnderTerms):
             raise pure_in_float_lane(budget)
         self._dtype = _check_dtype(dtype)
         lengths = check_shape(shape)
-        self._bound = _check_bound(bound, self._dtype)
+        self._per_person = _check_per_person(per_person, self._dtype)
         persons = check_participation(participation)
         coordinates = math.prod(lengths)
         chosen = settle_mechanism(mechanism, horizon, budget)
@@ -130,13 +130,13 @@ class RunningSum(UnderTerms):
             budget=budget,
             mechanism=choose(horizon, budget.noise, coordinates, "float", persons) if chosen is None else chosen,
             shape=lengths,
-            bound=self._bound,
-            distance=self._bound * (1 + 2 * NORM_ERROR),
+            per_person=self._per_person,
+            distance=self._per_person * (1 + 2 * NORM_ERROR),
             participation=persons,
             neighbours="add-remove",
             dtype=self._dtype.name,
             name=check_name(name),
-            largest=self._bound,
+            per_step=self._per_person,
             clip=check_flag("clip", clip),
         )
         self._clip = clip
@@ -158,8 +158,9 @@ class RunningSum(UnderTerms):
     def __repr__(self) -> str:
         terms = self._terms
         return (
-            f"RunningSum(horizon={terms.horizon}, budget={terms.budget!r}, shape={terms.shape}, bound={terms.bound:g},"
-            f" dtype={terms.dtype!r}, mechanism={terms.mechanism!r}, name={terms.name!r}, key=<hidden>)"
+            f"RunningSum(horizon={terms.horizon}, budget={terms.budget!r}, shape={terms.shape},"
+            f" per_person={terms.per_person:g}, dtype={terms.dtype!r}, mechanism={terms.mechanism!r},"
+            f" name={terms.name!r}, key=<hidden>)"
             f" at step {self._t}"
         )
 
@@ -203,7 +204,7 @@ class RunningSum(UnderTerms):
         Raises
         ------
         InputTypeError, InputShapeError, InputNotFinite, InputOutOfBound
-            If the input is not real, of another shape, not finite, or longer than the bound; nothing changes.
+            If the input is not real, of another shape, not finite, or longer than `per_person`; nothing changes.
         HorizonExceeded
             Past the last release; nothing changes.
         ForkedStream
@@ -305,16 +306,16 @@ class RunningSum(UnderTerms):
     def _checked(self, x: NDArray[Any]) -> tuple[NDArray[Any], bool]:
         """The input, scaled down if it is too long and may be; and whether it was."""
         norm = math.sqrt(_squared_norm(x))
-        if norm <= self._bound * (1 + NORM_ERROR):
+        if norm <= self._per_person * (1 + NORM_ERROR):
             return x, False
         if not np.isfinite(x).all():
             raise InputNotFinite
         if not self._clip:
-            raise InputOutOfBound(given=norm, least=0, most=self._bound, what="the ℓ2 norm")
+            raise InputOutOfBound(given=norm, least=0, most=self._per_person, what="the ℓ2 norm")
         wide = x.astype(np.float64)
         largest = float(np.abs(wide).max())
         wide /= largest  # so that no square overflows
-        wide *= self._bound / math.sqrt(float(np.dot(wide, wide)))
+        wide *= self._per_person / math.sqrt(float(np.dot(wide, wide)))
         return wide.astype(self._dtype), True
 
 
@@ -339,12 +340,12 @@ def _check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     return known
 
 
-def _check_bound(bound: object, dtype: np.dtype[Any]) -> float:
+def _check_per_person(per_person: object, dtype: np.dtype[Any]) -> float:
     least, most = BOUNDS[dtype.name]
     if (
-        not isinstance(bound, bool)
-        and isinstance(bound, (int, float, np.integer, np.floating))
-        and least <= bound <= most
+        not isinstance(per_person, bool)
+        and isinstance(per_person, (int, float, np.integer, np.floating))
+        and least <= per_person <= most
     ):
-        return float(bound)
-    raise InvalidArgument("bound", bound, f"a number from {least:g} to {most:g} for {dtype.name}")
+        return float(per_person)
+    raise InvalidArgument("per_person", per_person, f"a number from {least:g} to {most:g} for {dtype.name}")

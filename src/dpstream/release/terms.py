@@ -1,6 +1,6 @@
 """What a release promises, settled before the first element: the terms that Counter and RunningSum keep.
 
-Everything that decides the noise is here, and nothing else is: horizon, budget, mechanism, bound, neighbours and
+Everything that decides the noise is here, and nothing else is: horizon, budget, mechanism, per_person, neighbours and
 participation give the scale of the draws; all of them together, and the name, give the stream its own key.
 """
 
@@ -61,24 +61,26 @@ class Terms:
     budget: Budget
     mechanism: Mechanism
     shape: tuple[int, ...]
-    bound: float
+    per_person: float
     distance: float
     participation: Participation
     neighbours: Neighbours
     dtype: str
     name: str
-    largest: float
+    per_step: float
     clip: bool = False
 
     @property
     def scale(self) -> float:
         """The scale of the draws that keeps the budget."""
-        return noise_scale(self.mechanism, self.budget, bound=self.distance, participation=self.participation)
+        return noise_scale(self.mechanism, self.budget, per_person=self.distance, participation=self.participation)
 
     @property
     def last(self) -> int:
         """The last step that can ever be made."""
         ends = [n for n in (self.horizon, self.mechanism.horizon, STEPS_LIMIT) if n is not None]
+        if self.horizon is None and self.lane == "exact":
+            ends.append(max(1, 2**62 // int(self.per_step)))  # beyond, sums might not fit into 64 bits
         return min(ends)
 
     def stream(
@@ -103,12 +105,12 @@ class Terms:
             "budget": repr(self.budget),
             "mechanism": self.mechanism.identity,
             "shape": list(self.shape),
-            "bound": repr(self.bound),
+            "per_person": repr(self.per_person),
             "neighbours": self.neighbours,
             "participation": [self.participation.times, self.participation.separation],
             "dtype": self.dtype,
             "name": self.name,
-            "largest": repr(self.largest),
+            "per_step": repr(self.per_step),
             "clip": self.clip,
         }
 
@@ -164,7 +166,7 @@ class Terms:
         person = "everyone who is in one step only" if k == 1 else f"everyone who is in at most {k} steps"
         if k > 1 and s > 1:
             person += f", at least {s} steps apart"
-        amount = f"{self.bound:g}"
+        amount = f"{self.per_person:g}"
         if math.prod(self.shape) > 1 or self.lane == "float":
             amount += " in ℓ1 norm" if self.budget.noise == "laplace" else " in ℓ2 norm"
         if self.neighbours == "replace":

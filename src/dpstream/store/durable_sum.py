@@ -45,7 +45,7 @@ class DurableSum(DurableRelease[RunningSum]):
             terms.horizon,
             terms.budget,
             terms.shape,
-            bound=terms.bound,
+            per_person=terms.per_person,
             dtype=terms.dtype,
             mechanism=terms.mechanism,
             participation=terms.participation,

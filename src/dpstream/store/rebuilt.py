@@ -36,16 +36,16 @@ def rebuilt(row: StreamRow, path: str) -> Counter | RunningSum:
     budget = budget_from_json(kept["budget"], path)
     settings: dict[str, Any] = {
         "shape": tuple(kept["shape"]),
-        "bound": kept["bound"],
+        "per_person": kept["per_person"],
         "mechanism": mechanism_from_repr(kept["mechanism"]),
         "participation": Participation(**kept["participation"]),
         "clip": kept["clip"],
     }
     made: Counter | RunningSum
     if kept["lane"] == "exact":
-        made = Counter(kept["horizon"], budget, largest=kept["largest"], neighbours=kept["neighbours"], **settings)
+        made = Counter(kept["horizon"], budget, per_step=kept["per_step"], neighbours=kept["neighbours"], **settings)
         source = {"source": kept["source"]} if kept.get("source") else {}
-        found = settings_of(made) | {"largest": made._largest} | source
+        found = settings_of(made) | {"per_step": made._per_step} | source
     else:
         made = RunningSum(kept["horizon"], budget, dtype=kept["dtype"], **settings)
         found = settings_of(made)

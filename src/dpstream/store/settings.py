@@ -24,7 +24,7 @@ def settings_of(settled: Counter | RunningSum) -> dict[str, Any]:
         "horizon": terms.horizon,
         "budget": budget_as_json(terms.budget),
         "shape": list(terms.shape),
-        "bound": terms.bound,
+        "per_person": terms.per_person,
         "mechanism": repr(terms.mechanism),
         "participation": {"times": terms.participation.times, "separation": terms.participation.separation},
         "neighbours": terms.neighbours,

@@ -141,8 +141,8 @@ class Store:
         budget: Budget,
         *,
         shape: int | Sequence[int] = (),
-        bound: int = 1,
-        largest: int | None = None,
+        per_person: int = 1,
+        per_step: int | None = None,
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
@@ -170,14 +170,14 @@ class Store:
             horizon,
             budget,
             shape=shape,
-            bound=bound,
-            largest=largest,
+            per_person=per_person,
+            per_step=per_step,
             mechanism=mechanism,
             participation=participation,
             neighbours=neighbours,
             clip=clip,
         )
-        settings = settings_of(settled) | {"largest": settled._largest} | ({"source": source} if source else {})
+        settings = settings_of(settled) | {"per_step": settled._per_step} | ({"source": source} if source else {})
         return self._opened(
             name, settings, no_counts(settled.shape), lambda lease: DurableCounter(self._home, lease, settled)
         )
@@ -189,7 +189,7 @@ class Store:
         budget: Budget,
         shape: int | Sequence[int],
         *,
-        bound: float = 1.0,
+        per_person: float = 1.0,
         dtype: DTypeLike = "float32",
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
@@ -201,7 +201,7 @@ class Store:
             horizon,
             budget,
             shape,
-            bound=bound,
+            per_person=per_person,
             dtype=dtype,
             mechanism=mechanism,
             participation=participation,

@@ -172,7 +172,7 @@ def _refused_vectors(total: RunningSum, piece: Implied, slack: NDArray[np.float6
     """The steps whose input is longer than the bound, even if all rounding went one way."""
     inputs = piece.inputs.reshape(len(piece.inputs), -1)
     room = np.linalg.norm(slack.reshape(len(slack), -1), axis=1)
-    longest = total._bound * (1 + 2 * NORM_ERROR) + room[1:] + room[:-1]
+    longest = total._per_person * (1 + 2 * NORM_ERROR) + room[1:] + room[:-1]
     # Not >, so that a NaN is refused.
     return [piece.first + int(i) for i in np.flatnonzero(~(np.linalg.norm(inputs, axis=1) <= longest))]
 
