@@ -209,13 +209,17 @@ def test_a_store_whose_people_were_touched_counts_no_further(folder):
     arguments += ("--user", "who", "--max-contributions", 1)
     save_log(file, [(0, "a"), (1, "b")])
     counted(*arguments)
-    with sqlite3.connect(store) as connection:
-        connection.execute("DELETE FROM contributions")
-    connection.close()
     before = state(store)
+    with sqlite3.connect(store) as connection:
+        kept = connection.execute("SELECT * FROM people").fetchall()
+        connection.execute("DELETE FROM people")
+    connection.close()
     save_log(file, [(0, "a"), (1, "b"), (2, "a")])
     result = count(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "who was counted from step 1 of stream 'count' on is missing or changed" in result.stderr
+    assert "who was counted in stream 'count' is missing or changed" in result.stderr
+    with sqlite3.connect(store) as connection:
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?)", kept)
+    connection.close()
     after = state(store)
     assert after[1] == before[1]

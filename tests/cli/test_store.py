@@ -222,7 +222,7 @@ def test_verify_finds_damage(path):  # noqa: F811
     with dp.Store(path) as store:
         store.counter("visits", 10, dp.zcdp(0.5)).extend([1, 0, 1])
         with store._home.database.atomic() as connection:
-            connection.execute("UPDATE batches SET releases = ?", (b"\x55" * 24,))
+            connection.execute("UPDATE batches SET sealed = ?", (b"\x55" * 52,))
     result = invoke("verify", path)
     assert result.exit_code == 1
     assert result.output.count("not as sealed") == 1

@@ -165,7 +165,7 @@ def test_old_formats_are_brought_up_to_date_and_newer_ones_refused(path, monkeyp
             assert store._home.database.rows("SELECT note FROM streams") == [(None,)]
             visits(store).add(1)
     before = everything(path)
-    with pytest.raises(StoreTooNew, match="format 3, but this dpstream knows formats up to 2"):
+    with pytest.raises(StoreTooNew, match="format 2, but this dpstream knows formats up to 1"):
         dp.Store(path)
     assert everything(path) == before
 

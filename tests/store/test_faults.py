@@ -293,10 +293,12 @@ def test_swapped_and_edited_rows(path):
             "UPDATE streams SET configuration = replace(configuration, '0.5', '5.0') WHERE name = 'a'",
             "UPDATE streams SET name = 'c' WHERE name = 'a'",
             "UPDATE streams SET generation = 'x' WHERE name = 'a'",
-            "UPDATE batches SET releases = zeroblob(16) WHERE stream = 1 AND first = 1",
-            "UPDATE batches SET releases = (SELECT releases FROM batches WHERE stream = 2 AND first = 1)"
+            "UPDATE streams SET people = 7 WHERE name = 'a'",
+            "UPDATE batches SET sealed = zeroblob(60) WHERE stream = 1 AND first = 1",
+            "UPDATE batches SET sealed = (SELECT sealed FROM batches WHERE stream = 2 AND first = 1)"
             " WHERE stream = 1 AND first = 1",
-            "UPDATE batches SET inputs = NULL WHERE stream = 1",
+            "UPDATE batches SET sealed = (SELECT sealed FROM batches WHERE stream = 1 AND first = 3)"
+            " WHERE stream = 1 AND first = 1",
             "UPDATE batches SET count = 1 WHERE stream = 1 AND first = 3",
             "DELETE FROM batches WHERE stream = 1 AND first = 1",
             "DELETE FROM batches WHERE stream = 1 AND first = 3",

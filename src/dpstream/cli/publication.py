@@ -120,7 +120,7 @@ class Publication:
         if wanted.user is not None:
             # Those who were counted in earlier runs are counted on.
             limit = (
-                self.counter.contribution_limit(wanted.times, capacity=MOST_PEOPLE)
+                self.counter.contribution_limit()
                 if isinstance(self.counter, DurableCounter)
                 else ContributionLimit(wanted.times, capacity=MOST_PEOPLE)
             )
@@ -187,6 +187,7 @@ class Publication:
             # Only now: what is refused leaves no store behind.
             self.store = self.store or Store(wanted.store)
             source = json.dumps(wanted.source(start), ensure_ascii=False)
+            settings["rows_per_person"] = None if wanted.user is None else wanted.times
             self.counter = self.store.counter(wanted.name, last, wanted.budget, **settings, source=source)
         return self.counter
 
@@ -274,7 +275,7 @@ class Publication:
             return None
         assert isinstance(self.counter, DurableCounter)  # noqa: S101
         if self._fingerprints is None:
-            self._fingerprints = self.counter.contribution_limit(self.wanted.times, capacity=MOST_PEOPLE)
+            self._fingerprints = self.counter.contribution_limit()
         last = self.published + count
         kept: dict[int, int] = {}
         for found in self.tally.contributions:

@@ -37,9 +37,10 @@ MIGRATIONS: tuple[str, ...] = (
         seal BLOB NOT NULL,                -- of the three above
         generation INTEGER NOT NULL,       -- how often the stream was opened for writing
         t INTEGER NOT NULL,                -- how many releases there are
-        first_position INTEGER,            -- the caller's offset of step 1, if the caller has offsets
+        first_position INTEGER,            -- the position of step 1 that the caller gave, if it gives positions
         retired INTEGER NOT NULL,
-        sealed BLOB NOT NULL,              -- the true sums, encrypted, bound to tag, t, first_position and retired
+        people INTEGER,                    -- for how many people there is room, if the rows of a person are limited
+        sealed BLOB NOT NULL,              -- the true sums, encrypted, bound to tag and the four numbers above
         holder_pid INTEGER,
         holder_started TEXT
     );
@@ -47,24 +48,20 @@ MIGRATIONS: tuple[str, ...] = (
         stream INTEGER NOT NULL,
         first INTEGER NOT NULL,            -- the step of the first release
         count INTEGER NOT NULL,
-        releases BLOB NOT NULL,            -- little-endian, one after the other
-        inputs BLOB,                       -- 8 bytes a step: keyed digests of the inputs, if they have positions
-        seal BLOB NOT NULL,                -- of everything in the row
+        sealed BLOB NOT NULL,              -- releases, and keyed digests of inputs that have positions, encrypted
         PRIMARY KEY (stream, first)
+    ) WITHOUT ROWID;
+    CREATE TABLE people (
+        stream INTEGER NOT NULL,
+        part INTEGER NOT NULL,
+        sealed BLOB NOT NULL,              -- how often each person was counted, encrypted, padded to the declared room
+        PRIMARY KEY (stream, part)
     ) WITHOUT ROWID;
     CREATE TABLE noise_states (
         stream INTEGER NOT NULL,
         step INTEGER NOT NULL,
         state BLOB NOT NULL,               -- sealed by NoiseStream
         PRIMARY KEY (stream, step)
-    ) WITHOUT ROWID;
-    """,
-    """
-    CREATE TABLE contributions (
-        stream INTEGER NOT NULL,
-        first INTEGER NOT NULL,            -- the first step of a batch
-        sealed BLOB NOT NULL,              -- how often each person was counted in it, encrypted, bound to its place
-        PRIMARY KEY (stream, first)
     ) WITHOUT ROWID;
     """,
 )
@@ -123,6 +120,19 @@ class Database:
                 if isinstance(error, SQLITE_ERRORS):
                     raise named(error, self.path) from error
                 raise
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let everything read inside see the file as of one moment, whatever another process writes meanwhile."""
+        with self._lock, self._translated():
+            if self.connection.in_transaction:  # which sees one moment already
+                yield
+                return
+            self.connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self.connection.execute("ROLLBACK")
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """What a SELECT finds, as of one moment."""
@@ -194,6 +204,7 @@ def _connect(path: Path, *, wal: bool = True) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")  # nothing goes into files that we do not know of
         if wal:
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpstream.errors import InvalidArgument
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.counter import Counter
 from dpstream.release.whole_inputs import one_row, whole_number
-from dpstream.store.contributions import kept_people
 from dpstream.store.durable_release import DurableRelease
 from dpstream.store.noise_states import resumed_noise
+from dpstream.store.people import read_people
 
 __all__ = ["DurableCounter"]
 
@@ -35,15 +36,33 @@ class DurableCounter(DurableRelease[Counter]):
         with self._home.lock:
             return self._release().interval(confidence)
 
-    def contribution_limit(self, times: int, *, capacity: int = 1_000_000) -> ContributionLimit:
-        """A limit that knows how often each person was counted in this stream, in whatever process.
+    @property
+    def rows_per_person(self) -> int | None:
+        """How many rows of one person are counted at most, over all steps and processes; None: not limited here."""
+        return self._rows_per_person
+
+    def contribution_limit(self) -> ContributionLimit:
+        """Return a limit that knows how often each person was counted in this stream, in whatever process.
 
         What it keeps from now on must be given to `extend` with the steps it is counted in.
+
+        Raises
+        ------
+        InvalidArgument
+            If the stream was created without `rows_per_person`.
+        StoreDamaged
+            If the record of who was counted is missing or changed.
         """
         with self._home.lock:
             self._release()
-            limit = ContributionLimit(times, capacity=capacity, key=self._home.seals.people_key(self._lease.row.tag))
-            for person, events in kept_people(self._home.database, self._seals, self._lease.row):
+            row = self._lease.row
+            if self._rows_per_person is None or row.people is None:
+                raise InvalidArgument("rows_per_person", None, "given when the stream is created: Store.counter(...)")
+            self._people = read_people(self._home.database, self._seals, row)
+            limit = ContributionLimit(
+                self._rows_per_person, capacity=row.people, key=self._home.seals.people_key(row.tag)
+            )
+            for person, events in zip(self._people.fingerprints.tolist(), self._people.events.tolist(), strict=True):
                 limit.restore(person, events)
             return limit
 

@@ -12,7 +12,7 @@ import contextlib
 import math
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -29,13 +29,12 @@ from dpstream.errors import (
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.stream import NoiseStream
-from dpstream.store.contributions import save_contributions
 from dpstream.store.home import Home
 from dpstream.store.noise_states import save_state, saved_states
+from dpstream.store.people import Contributions, CountedPeople, as_contributions, read_people, write_people
 from dpstream.store.positions import already_taken, recorded
 from dpstream.store.releases import read_batches
 from dpstream.store.stream_row import Lease, StreamRow, read
-from dpstream.turns import forks
 
 __all__ = ["DurableRelease"]
 
@@ -87,7 +86,9 @@ class DurableRelease(ABC, Generic[L]):
         self._coordinates = math.prod(settled.shape)
         self._state_step = 0
         self._live: L | None = None
-        self._contributions: Mapping[int, int] | None = None
+        self._rows_per_person: int | None = lease.row.settings["rows_per_person"]
+        self._people: CountedPeople | None = None  # read when it is needed
+        self._counted: CountedPeople | None = None  # who is in the steps that are being added
         self._release()
 
     def __repr__(self) -> str:
@@ -105,7 +106,7 @@ class DurableRelease(ABC, Generic[L]):
     def close(self) -> None:
         """Give the stream back, for others to write. What was released stays."""
         with self._home.lock:
-            if self._open and self._home.forks == forks.count:
+            if self._open and not self._home.forked:
                 self._open = False
                 self._live = None
                 if not self._home.closed:
@@ -198,10 +199,12 @@ class DurableRelease(ABC, Generic[L]):
             if position is None:
                 if row.first_position is not None:
                     raise PositionMissing(following=row.first_position + row.t)
+                self._check_people()
                 return self._commit_one(release, x, None, None)
             rows = self._checked_row(release, x)
             if already_taken(row, position, 1):
                 return self._scalar(recorded(self._home.database, self._seals, row, rows, position)[0])
+            self._check_people()
             start = position if row.first_position is None else row.first_position
             return self._commit_one(release, x, self._seals.input_digests(row.t + 1, rows), start)
 
@@ -210,7 +213,7 @@ class DurableRelease(ABC, Generic[L]):
         xs: ArrayLike,
         first_position: int | None = None,
         *,
-        contributions: Mapping[int, int] | None = None,
+        contributions: Contributions | None = None,
     ) -> NDArray[Any]:
         """Take many steps' inputs in one commit; one release each, exactly those of `add` in a loop.
 
@@ -221,15 +224,44 @@ class DurableRelease(ABC, Generic[L]):
         xs, first_position
             The inputs, and the position of the first.
         contributions
-            How many events of each person (a fingerprint of `contribution_limit`) are counted in these steps: kept in
-            the same commit, sealed, for the next process. All of the steps must then be new ones.
+            Where `rows_per_person` limits the rows of a person: how many events of each (a fingerprint of
+            `contribution_limit`) are counted in these steps, as a mapping or as two arrays. Kept in the same commit,
+            sealed, for the next process. All of the steps must then be new ones.
+
+        Raises
+        ------
+        InvalidArgument
+            If `contributions` is missing where rows are limited or given where they are not, or if somebody would be
+            counted too often; nothing changes.
+        TooManyPeople
+            If there is no room for so many people; nothing changes.
         """
         with self._home.lock:
-            self._contributions = contributions
+            release = self._release()
+            self._counted = None if contributions is None else self._with_more_people(contributions)
             try:
-                return self._extend(self._release(), xs, first_position)
+                return self._extend(release, xs, first_position)
             finally:
-                self._contributions = None
+                self._counted = None
+
+    def _with_more_people(self, contributions: Contributions) -> CountedPeople:
+        """Return who is counted so far and in the steps to come."""
+        row, times = self._lease.row, self._rows_per_person
+        if times is None or row.people is None:
+            raise InvalidArgument("contributions", "given", "left out: this stream was created without rows_per_person")
+        if self._people is None:
+            self._people = read_people(self._home.database, self._seals, row)
+        return self._people.plus(as_contributions(contributions), times=times, room=row.people)
+
+    def _check_people(self) -> None:
+        """Refuse a step that does not say who is in it, where the rows of a person are limited."""
+        if self._rows_per_person is not None and self._counted is None:
+            raise InvalidArgument(
+                "contributions",
+                None,
+                f"who is counted: this stream takes at most {self._rows_per_person} rows of a person; call"
+                " extend(xs, contributions=...)",
+            )
 
     def _commit_one(self, release: L, x: Any, digests: bytes | None, first_position: int | None) -> Any:
         with self._forgetting():
@@ -249,7 +281,7 @@ class DurableRelease(ABC, Generic[L]):
             rows = self._checked_rows(release, xs)
             old = already_taken(row, first_position, len(rows))
             start = first_position if start is None else start
-            if old and self._contributions is not None:
+            if old and self._counted is not None:
                 raise InvalidArgument("contributions", f"position {first_position}", "of new steps only")
             if old:
                 before = recorded(self._home.database, self._seals, row, rows[:old], first_position)
@@ -257,6 +289,8 @@ class DurableRelease(ABC, Generic[L]):
                     return before
                 xs = xs[old:]
             digests = self._seals.input_digests(row.t + 1, rows[old:])
+        if len(xs):
+            self._check_people()
         with self._forgetting():
             values = release.extend(xs)
         if len(values):
@@ -273,23 +307,23 @@ class DurableRelease(ABC, Generic[L]):
         try:
             moved = StreamRow(
                 row.id, row.name, row.tag, row.configuration, row.seal, row.generation, t, first_position, 0,
-                self._seals.seal_sums(self._sums(release), (t, first_position, 0)), row.holder_pid, row.holder_started,
+                row.people, self._seals.seal_sums(self._sums(release), (t, first_position, 0, row.people)),
+                row.holder_pid, row.holder_started,
             )  # fmt: skip
-            seal = self._seals.batch_seal(row.t + 1, count, values, digests)
+            sealed = self._seals.seal_batch(row.t + 1, count, values, digests)
             saved = self._state_to_save(release, t)
             with self._home.database.atomic() as connection:
                 lease.move(connection, t, first_position, moved.sealed)
-                connection.execute(
-                    "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", (row.id, row.t + 1, count, values, digests, seal)
-                )
-                if self._contributions is not None:
-                    save_contributions(connection, self._seals, row.id, row.t + 1, self._contributions)
+                connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", (row.id, row.t + 1, count, sealed))
+                if self._counted is not None and row.people is not None:
+                    write_people(connection, self._seals, row.id, t, self._counted, row.people)
                 if saved is not None:
                     save_state(connection, row.id, t, *saved)
             lease.row = moved
+            self._people = self._counted
             lease.record = self._home.witness.mark(lease.slot, lease.record, t)
         except BaseException:
-            self._live = None
+            self._live = self._people = None
             raise
 
     def _state_to_save(self, release: L, t: int) -> tuple[int, bytes] | None:

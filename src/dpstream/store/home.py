@@ -9,36 +9,35 @@ import threading
 import weakref
 from contextlib import suppress
 
-from dpstream.errors import ForkedStore, StoreClosed
+from dpstream.errors import StoreClosed
 from dpstream.store.database import Database
 from dpstream.store.files import refuse_open_files
+from dpstream.store.process import OfThisProcess
 from dpstream.store.sealing import StoreSeals
 from dpstream.store.witness import Witness
-from dpstream.turns import forks
 
 __all__ = ["Home"]
 
 _homes: weakref.WeakSet[Home] = weakref.WeakSet()
 
 
-class Home:
+class Home(OfThisProcess):
     """The database, the witness and the keys of a store, and the lock of its threads.
 
     The files are closed with `close`, or when nobody uses them any more.
     """
 
     def __init__(self, database: Database, witness: Witness, seals: StoreSeals) -> None:
+        super().__init__()
         self.database, self.witness, self.seals = database, witness, seals
         self.lock = threading.RLock()
         self.closed = False
-        self.forks = forks.count
         self._end = weakref.finalize(self, _close, database, witness)
         _homes.add(self)
 
     def check(self, what: str) -> None:
         """Refuse in a forked child, and after close."""
-        if self.forks != forks.count:
-            raise ForkedStore
+        self.check_process()
         if self.closed:
             raise StoreClosed(what=what)
 

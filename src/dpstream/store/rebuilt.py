@@ -44,12 +44,12 @@ def rebuilt(row: StreamRow, path: str) -> Counter | RunningSum:
     made: Counter | RunningSum
     if kept["lane"] == "exact":
         made = Counter(kept["horizon"], budget, per_step=kept["per_step"], neighbours=kept["neighbours"], **settings)
-        source = {"source": kept["source"]} if kept.get("source") else {}
-        found = settings_of(made) | {"per_step": made._per_step} | source
+        found = settings_of(made) | {"per_step": made._per_step}
     else:
         made = RunningSum(kept["horizon"], budget, dtype=kept["dtype"], **settings)
         found = settings_of(made)
-    check_settings(row.name, kept, found, path)
+    own = {"source": kept.get("source"), "rows_per_person": kept.get("rows_per_person")}
+    check_settings(row.name, kept, found | own, path)
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -43,26 +44,25 @@ def read_batches(database: Database, row: StreamRow, seals: Seals, first: int, l
     """The batches that hold the steps from `first` to `last`, cut to them; all steps are there, or it raises."""
     settings = row.settings
     shape, dtype = tuple(settings["shape"]), np.dtype(settings["dtype"]).newbyteorder("<")
+    width = math.prod(shape) * dtype.itemsize
     step = first
     while step <= last:
         found = database.rows(
-            "SELECT first, count, releases, inputs, seal FROM batches WHERE stream = ?1 AND first <= ?2 AND first >="
+            "SELECT first, count, sealed FROM batches WHERE stream = ?1 AND first <= ?2 AND first >="
             " (SELECT max(first) FROM batches WHERE stream = ?1 AND first <= ?3) ORDER BY first LIMIT 4096",
             (row.id, last, step),
         )
         if not found:
             raise database.damaged(f"step {step} of stream {row.name!r} is missing")
-        for start, count, releases, inputs, seal in found:
-            if not (
-                isinstance(start, int)
-                and isinstance(count, int)
-                and isinstance(releases, bytes)
-                and isinstance(inputs, (bytes, type(None)))
-                and seal == seals.batch_seal(start, count, releases, inputs)
-            ):
+        for start, count, sealed in found:
+            opened = None
+            if isinstance(start, int) and isinstance(count, int) and isinstance(sealed, bytes):
+                opened = seals.open_batch(start, count, sealed, count * width)
+            if opened is None:
                 raise database.damaged(f"the releases of stream {row.name!r} near step {step} are not as sealed")
             if not start <= step < start + count:
                 raise database.damaged(f"step {step} of stream {row.name!r} is missing")
+            releases, inputs = opened
             values = np.frombuffer(releases, dtype).reshape(count, *shape).astype(dtype.newbyteorder("="))
             yield Batch(start, values, inputs).part(step, last)
             step = start + count

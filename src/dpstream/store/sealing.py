@@ -1,8 +1,11 @@
-"""What is secret in the file is encrypted, and everything that matters is sealed to its place.
+"""Sealing: whatever depends on the data is encrypted in the file and bound to its place.
 
-* True sums: AES-256-GCM under a key of the stream's own, with store, stream, step and format as associated data. A sum
-  that was edited, or moved to another row, step, stream or store, does not open.
-* Releases are public, so they are readable; a keyed digest over the whole row tells an edited or a moved one.
+* Sums, releases and who was counted: AES-256-GCM under keys of the stream's own, with stream, place and format as
+  associated data. What was edited, or moved to another row, step, stream or store, does not open.
+* Releases are public once they are returned, and still encrypted here: a commit that fails may leave its pages in
+  SQLite's log, and a release that was never returned, beside the one that took its place, would give the difference of
+  their data away.
+* Settings are readable; a keyed digest tells edited ones.
 * Inputs are not kept. Where the caller numbers them, 8 bytes of a keyed digest are, enough to tell a retry from a
   different value.
 
@@ -23,6 +26,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
 from dpstream.noise.keystream import derive_key
+from dpstream.store.process import OfThisProcess
 
 __all__ = ["INPUT_BYTES", "Seals", "StoreSeals"]
 
@@ -33,10 +37,11 @@ INPUT_BYTES = 8
 _NONCE_BYTES = 12
 
 
-class StoreSeals:
-    """What one master key makes for one store."""
+class StoreSeals(OfThisProcess):
+    """The keys that one master key makes for one store."""
 
     def __init__(self, master: bytes, store: bytes) -> None:
+        super().__init__()
         self._master = master
         self._store = store.hex()
         self._rows = self._derive("store rows")
@@ -46,71 +51,98 @@ class StoreSeals:
         return "StoreSeals(key=<hidden>)"
 
     def _derive(self, purpose: str, **more: object) -> bytes:
+        self.check_process()
         return derive_key(self._master, purpose=purpose, configuration={"store": self._store, "seals": FORMAT, **more})
 
     def check(self) -> bytes:
-        """Bytes that tell this key and store from any other, and nothing about them."""
-        return _digest(self._rows, b"check")
+        """Return a keyed digest that identifies this key and store without revealing them."""
+        return self._digest(b"check")
 
     def name_digest(self, name: str) -> bytes:
-        """A stream's name, for the witness, which shows no names."""
-        return _digest(self._rows, b"name", name.encode())
+        """Return a keyed digest of a stream's name, for the witness, which shows no names."""
+        return self._digest(b"name", name.encode())
 
     def stream_seal(self, name: str, tag: bytes, configuration: str) -> bytes:
-        """The seal of what never changes about a stream."""
-        return _digest(self._rows, b"stream", name.encode(), tag, configuration.encode())
+        """Return the seal of what never changes about a stream."""
+        return self._digest(b"stream", name.encode(), tag, configuration.encode())
+
+    def seal_text(self, purpose: str, text: str) -> bytes:
+        """Return `text` behind a keyed digest of it; anyone can read it, and nobody can change it."""
+        return self._digest(purpose.encode(), text.encode()) + text.encode()
+
+    def open_text(self, purpose: str, sealed: bytes) -> str | None:
+        """Undo `seal_text`; None if these bytes were not sealed for this purpose under this key."""
+        text = sealed[SEAL_BYTES:]
+        return text.decode() if sealed[:SEAL_BYTES] == self._digest(purpose.encode(), text) else None
 
     def noise_key(self, name: str, tag: bytes, configuration: str) -> bytes:
-        """The key of a stream's noise: its own for every store, stream, name and configuration."""
+        """Return the key of a stream's noise: its own for every store, stream, name and configuration."""
         return self._derive("store noise", stream=tag.hex(), name=name, settings=json.loads(configuration))
 
     def people_key(self, tag: bytes) -> bytes:
-        """The key of the fingerprints that tell the people of one stream apart."""
+        """Return the key of the fingerprints that tell the people of one stream apart."""
         return self._derive("store people", stream=tag.hex())
 
     def stream(self, tag: bytes) -> Seals:
-        """What seals the rows of one stream."""
-        return Seals(
-            tag, sums=self._derive("store sums", stream=tag.hex()), rows=self._derive("rows", stream=tag.hex())
-        )
+        """Return what seals the rows of one stream."""
+        return Seals(tag, {use: self._derive(use, stream=tag.hex()) for use in Seals.USES})
+
+    def _digest(self, *parts: bytes) -> bytes:
+        self.check_process()
+        made = hashlib.blake2b(key=self._rows, digest_size=SEAL_BYTES)
+        for part in parts:
+            made.update(len(part).to_bytes(8, "little"))
+            made.update(part)
+        return made.digest()
 
 
-class Seals:
-    """What one stream seals its rows with."""
+class Seals(OfThisProcess):
+    """The keys that seal the rows of one stream."""
 
-    def __init__(self, tag: bytes, *, sums: bytes, rows: bytes) -> None:
+    USES = ("store sums", "store releases", "store counted people", "store inputs")
+
+    def __init__(self, tag: bytes, keys: dict[str, bytes]) -> None:
+        super().__init__()
         self._tag = tag
-        self._sums = AESGCM(sums)
-        self._rows = rows
+        self._sums = AESGCM(keys["store sums"])
+        self._releases = AESGCM(keys["store releases"])
+        self._people = AESGCM(keys["store counted people"])
+        self._inputs = keys["store inputs"]
 
     def __repr__(self) -> str:
         return "Seals(key=<hidden>)"
 
     def seal_sums(self, sums: bytes, place: Sequence[int | None]) -> bytes:
-        """The sums, encrypted, to be opened at this place only."""
-        nonce = os.urandom(_NONCE_BYTES)
-        return nonce + self._sums.encrypt(nonce, sums, self._bound_to(place))
+        """Encrypt a stream's sums, to be opened at this place only."""
+        return self._seal(self._sums, b"sums", sums, place)
 
     def open_sums(self, sealed: bytes, place: Sequence[int | None]) -> bytes | None:
         """Undo `seal_sums`; None if these bytes were not sealed for this place under this key."""
-        if len(sealed) < _NONCE_BYTES + SEAL_BYTES:
-            return None
-        try:
-            return self._sums.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], self._bound_to(place))
-        except InvalidTag:
-            return None
+        return self._open(self._sums, b"sums", sealed, place)
 
-    def _bound_to(self, place: Sequence[int | None]) -> bytes:
-        return b"dpstream sums %d %s %s" % (FORMAT, self._tag.hex().encode(), repr(tuple(place)).encode())
+    def seal_batch(self, first: int, count: int, releases: bytes, inputs: bytes | None) -> bytes:
+        """Encrypt the releases of `count` steps, and the digests of their inputs if they have positions."""
+        return self._seal(self._releases, b"batch", releases + (inputs or b""), (first, count))
 
-    def batch_seal(self, first: int, count: int, releases: bytes, inputs: bytes | None) -> bytes:
-        """The seal of a row of releases."""
-        place = b"%d %d" % (first, count)
-        return _digest(self._rows, b"batch", place, releases, b"" if inputs is None else b"inputs " + inputs)
+    def open_batch(self, first: int, count: int, sealed: bytes, size: int) -> tuple[bytes, bytes | None] | None:
+        """Undo `seal_batch`, where releases take `size` bytes; None if it was not sealed for this place."""
+        opened = self._open(self._releases, b"batch", sealed, (first, count))
+        if opened is None or len(opened) not in (size, size + INPUT_BYTES * count):
+            return None
+        return opened[:size], opened[size:] or None
+
+    def seal_people(self, table: bytes, place: Sequence[int]) -> bytes:
+        """Encrypt a part of the table of who was counted, to be opened at this place only."""
+        return self._seal(self._people, b"people", table, place)
+
+    def open_people(self, sealed: bytes, place: Sequence[int]) -> bytes | None:
+        """Undo `seal_people`; None if these bytes were not sealed for this place under this key."""
+        return self._open(self._people, b"people", sealed, place)
 
     def input_digests(self, first: int, rows: NDArray[Any]) -> bytes:
-        """One digest a step, of the step and its input."""
-        keyed = hashlib.blake2b(key=self._rows, digest_size=INPUT_BYTES)
+        """Return one digest a step, of the step and its input."""
+        self.check_process()
+        keyed = hashlib.blake2b(key=self._inputs, digest_size=INPUT_BYTES)
         made = bytearray()
         width = rows[0].nbytes if len(rows) else 0
         content = np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("<")).tobytes()
@@ -121,10 +153,19 @@ class Seals:
             made += one.digest()
         return bytes(made)
 
+    def _seal(self, cipher: AESGCM, what: bytes, content: bytes, place: Sequence[int | None]) -> bytes:
+        self.check_process()
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + cipher.encrypt(nonce, content, self._bound_to(what, place))
 
-def _digest(key: bytes, *parts: bytes) -> bytes:
-    made = hashlib.blake2b(key=key, digest_size=SEAL_BYTES)
-    for part in parts:
-        made.update(len(part).to_bytes(8, "little"))
-        made.update(part)
-    return made.digest()
+    def _open(self, cipher: AESGCM, what: bytes, sealed: bytes, place: Sequence[int | None]) -> bytes | None:
+        self.check_process()
+        if len(sealed) < _NONCE_BYTES + SEAL_BYTES:
+            return None
+        try:
+            return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], self._bound_to(what, place))
+        except InvalidTag:
+            return None
+
+    def _bound_to(self, what: bytes, place: Sequence[int | None]) -> bytes:
+        return b"dpstream %s %d %s %s" % (what, FORMAT, self._tag.hex().encode(), repr(tuple(place)).encode())

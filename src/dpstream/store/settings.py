@@ -5,13 +5,16 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
-from dpstream.errors import InvalidArgument, StoreDamaged, StoreMismatch
+from dpstream.arguments import check_whole
+from dpstream.errors import InvalidArgument, ParticipationError, StoreDamaged, StoreMismatch
 from dpstream.participation import Participation
+from dpstream.release.contribution_limit import MOST_TIMES
 from dpstream.release.counter import Counter
 from dpstream.release.running_sum import RunningSum
+from dpstream.release.terms import Terms
 from dpstream.store.composition import budget_as_json, budget_from_json
 
-__all__ = ["NAME_LIMIT", "check_name", "check_settings", "settings_of"]
+__all__ = ["NAME_LIMIT", "check_name", "check_rows_per_person", "check_settings", "check_source", "settings_of"]
 
 NAME_LIMIT = 200
 
@@ -48,6 +51,37 @@ def check_settings(name: str, stored: dict[str, Any], given: dict[str, Any], pat
             elif setting == "lane":
                 setting, (kept, value) = "kind", ("counter" if v == "exact" else "running sum" for v in (kept, value))
             raise StoreMismatch(name=name, setting=setting, stored=kept, given=value)
+
+
+def check_source(source: object) -> str:
+    """Return `source`; refuse what is not text that a file can hold."""
+    if not isinstance(source, str) or any(unicodedata.category(c) == "Cs" for c in source):
+        raise InvalidArgument("source", source, "text")
+    return source
+
+
+def check_rows_per_person(rows: object, terms: Terms) -> int | None:
+    """Return how many rows of a person a stream counts; refuse more than its settings promise to protect.
+
+    K rows of 1 in whatever steps move the releases no further than one row of K does, so per_person=K covers them
+    (the norm of a sum of columns is at most the sum of their norms). Up to `participation.times` rows are covered as
+    well if no step holds more than `per_person` of them, which is then the caller's to ensure.
+    """
+    if rows is None:
+        return None
+    checked = check_whole("rows_per_person", rows)
+    if checked > MOST_TIMES:
+        raise InvalidArgument("rows_per_person", checked, f"at most {MOST_TIMES:,}")
+    times, separation = terms.participation.times, terms.participation.separation
+    promised = max(int(terms.per_person), int(terms.per_person) * times if separation == 1 else 0)
+    if checked > promised:
+        raise ParticipationError(
+            "rows_per_person",
+            checked,
+            f"at most {promised:,}: per_person={terms.per_person:g} and {terms.participation!r} promise no more;"
+            f" create the stream with per_person={checked}",
+        )
+    return checked
 
 
 def check_name(name: object) -> str:

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeVar, overload
 
 import numpy as np
@@ -39,9 +39,10 @@ from dpstream.store.durable_sum import DurableSum, no_sums
 from dpstream.store.implied import implied_inputs
 from dpstream.store.master_key import KeySource
 from dpstream.store.opening import check_path, open_home
+from dpstream.store.people import CountedPeople, read_people, write_people
 from dpstream.store.process import this_process
 from dpstream.store.releases import Release, read_batches
-from dpstream.store.settings import check_name, check_settings, settings_of
+from dpstream.store.settings import check_name, check_rows_per_person, check_settings, check_source, settings_of
 from dpstream.store.stream_row import Lease, StreamRow
 from dpstream.store.verification import Report, Verified, verify
 from dpstream.store.witness import Record
@@ -63,6 +64,8 @@ class StreamInfo:
     position: int | None
     retired: bool
     source: str = ""
+    rows_per_person: int | None = None
+    people: int | None = None
 
 
 class Store:
@@ -148,13 +151,29 @@ class Store:
         neighbours: Neighbours = "add-remove",
         clip: bool = False,
         source: str = "",
+        rows_per_person: int | None = None,
+        people: int = 1_000_000,
     ) -> DurableCounter:
         """Create or reopen a counter; the settings are those of `dpstream.Counter`.
 
-        `source` is one more setting: any text that says what is counted, and must be the same every time.
+        Three settings are the store's own.
+
+        Parameters
+        ----------
+        source
+            Any text that says what is counted; must be the same every time.
+        rows_per_person
+            How many rows of one person are counted at most, in whatever steps and processes. The store keeps who was
+            counted (`DurableCounter.contribution_limit`), refuses more, and refuses steps that do not say who is in
+            them. None: that nobody is counted more often than promised is the caller's to ensure.
+        people
+            How many people there is room for with `rows_per_person`: 10 bytes each in the file, filled or not, written
+            at every commit. A larger number than before makes more room; a smaller one changes nothing.
 
         Raises
         ------
+        ParticipationError
+            If `rows_per_person` rows of 1 are more than `per_person` and `participation` promise.
         StoreMismatch
             If the stream exists with another setting.
         StoreBusy
@@ -177,9 +196,14 @@ class Store:
             neighbours=neighbours,
             clip=clip,
         )
-        settings = settings_of(settled) | {"per_step": settled._per_step} | ({"source": source} if source else {})
+        settings = settings_of(settled) | {
+            "per_step": settled._per_step,
+            "source": check_source(source),
+            "rows_per_person": check_rows_per_person(rows_per_person, settled._terms),
+        }
+        room = None if rows_per_person is None else check_whole("people", people)
         return self._opened(
-            name, settings, no_counts(settled.shape), lambda lease: DurableCounter(self._home, lease, settled)
+            name, settings, no_counts(settled.shape), lambda lease: DurableCounter(self._home, lease, settled), room
         )
 
     def running_sum(
@@ -210,12 +234,19 @@ class Store:
         )
         return self._opened(
             name,
-            settings_of(settled),
+            settings_of(settled) | {"source": "", "rows_per_person": None},
             no_sums(settled.shape, settled.dtype.name),
             lambda lease: DurableSum(self._home, lease, settled, threads),
         )
 
-    def _opened(self, name: str, settings: dict[str, Any], nothing: bytes, make: Callable[[Lease], W]) -> W:
+    def _opened(
+        self,
+        name: str,
+        settings: dict[str, Any],
+        nothing: bytes,
+        make: Callable[[Lease], W],
+        people: int | None = None,
+    ) -> W:
         name = check_name(name)
         home = self._home
 
@@ -223,9 +254,12 @@ class Store:
             row = stream_row.read(home.database, home.seals, name)
             if row is not None:
                 check_settings(name, row.settings, settings, str(self.path))
-                return row
+                return self._with_room(connection, row, people)
             self._check_limit(name, settings)
-            return stream_row.create(connection, home.seals, name, json.dumps(settings, sort_keys=True), nothing)
+            row = stream_row.create(connection, home.seals, name, json.dumps(settings, sort_keys=True), nothing, people)
+            if people is not None:
+                write_people(connection, home.seals.stream(row.tag), row.id, 0, CountedPeople.nobody(), people)
+            return row
 
         with home.lock:
             home.check("the store")
@@ -238,6 +272,18 @@ class Store:
                 raise
             self._writers[name] = writer
             return writer
+
+    def _with_room(self, connection: sqlite3.Connection, row: StreamRow, people: int | None) -> StreamRow:
+        """Inside a transaction: make room for this many people, if there is less."""
+        if people is None or row.people is None or people <= row.people:
+            return row
+        database, seals = self._home.database, self._home.seals.stream(row.tag)
+        counted = read_people(database, seals, row)
+        grown = replace(row, people=people)
+        grown = replace(grown, sealed=seals.seal_sums(row.sums(seals, database), grown.place))
+        connection.execute("UPDATE streams SET people = ?, sealed = ? WHERE id = ?", (people, grown.sealed, row.id))
+        write_people(connection, seals, row.id, row.t, counted, people)
+        return grown
 
     def retire(self, name: str) -> None:
         """End a stream for good, also one that may not go on because its file is old. Its releases stay."""
@@ -252,7 +298,7 @@ class Store:
                     row = self._row(name)
                     slot, record = stream_row.lock(home.witness, home.seals, row, even_if_old=True)
                     sums = row.sums(home.seals.stream(row.tag), home.database)
-                    sealed = home.seals.stream(row.tag).seal_sums(sums, (row.t, row.first_position, 1))
+                    sealed = home.seals.stream(row.tag).seal_sums(sums, replace(row, retired=1).place)
                     connection.execute("UPDATE streams SET retired = 1, sealed = ? WHERE id = ?", (sealed, row.id))
                 generation = max(record.generation, row.generation)
                 home.witness.write(
@@ -278,7 +324,9 @@ class Store:
             budget_from_json(settings["budget"], str(self.path)),
             None if row.first_position is None or row.t == 0 else row.first_position + row.t - 1,
             bool(row.retired),
-            settings.get("source", ""),
+            settings["source"],
+            settings["rows_per_person"],
+            row.people,
         )
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -323,9 +371,13 @@ class Store:
             if found != "ok":
                 raise StoreDamaged(path=str(self.path), what=f"SQLite says: {found}")
             home.witness.check()
-            for row in stream_row.read_all(home.database, home.seals):
-                for _ in read_batches(home.database, row, home.seals.stream(row.tag), 1, row.t):
-                    pass
+            with home.database.snapshot():
+                for row in stream_row.read_all(home.database, home.seals):
+                    seals = home.seals.stream(row.tag)
+                    for _ in read_batches(home.database, row, seals, 1, row.t):
+                        pass
+                    if row.people is not None:
+                        read_people(home.database, seals, row)
 
     def verify(self, name: str, report: Report | None = None) -> Verified:
         """Derive every release of a stream once more from the key, and hold it against what else is known of it.

@@ -21,10 +21,12 @@ from dpstream.store.witness import Record, Witness
 __all__ = ["Lease", "StreamRow", "create", "lease", "read", "read_all"]
 
 _COLUMNS = (
-    "id, name, tag, configuration, seal, generation, t, first_position, retired, sealed, holder_pid, holder_started"
+    "id, name, tag, configuration, seal, generation, t, first_position, retired, people, sealed, holder_pid,"
+    " holder_started"
 )
 _TYPES: tuple[type | tuple[type, ...], ...] = (
-    int, str, bytes, str, bytes, int, int, (int, type(None)), int, bytes, (int, type(None)), (str, type(None)),
+    int, str, bytes, str, bytes, int, int, (int, type(None)), int, (int, type(None)), bytes,
+    (int, type(None)), (str, type(None)),
 )  # fmt: skip
 
 
@@ -41,6 +43,7 @@ class StreamRow:
     t: int
     first_position: int | None
     retired: int
+    people: int | None
     sealed: bytes
     holder_pid: int | None
     holder_started: str | None
@@ -48,7 +51,7 @@ class StreamRow:
     @property
     def place(self) -> tuple[int | None, ...]:
         """What the sealed sums are bound to."""
-        return (self.t, self.first_position, self.retired)
+        return (self.t, self.first_position, self.retired, self.people)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -91,19 +94,24 @@ def _checked(row: tuple[Any, ...], database: Database, seals: StoreSeals) -> Str
 
 
 def create(
-    connection: sqlite3.Connection, seals: StoreSeals, name: str, configuration: str, nothing: bytes
+    connection: sqlite3.Connection,
+    seals: StoreSeals,
+    name: str,
+    configuration: str,
+    nothing: bytes,
+    people: int | None = None,
 ) -> StreamRow:
     """Inside a transaction: a new stream with a tag of its own, before its first step, whose sums are `nothing`."""
     tag = os.urandom(16)
     seal = seals.stream_seal(name, tag, configuration)
-    sealed = seals.stream(tag).seal_sums(nothing, (0, None, 0))
+    sealed = seals.stream(tag).seal_sums(nothing, (0, None, 0, people))
     added = connection.execute(
-        "INSERT INTO streams (name, tag, configuration, seal, generation, t, retired, sealed)"
-        " VALUES (?, ?, ?, ?, 0, 0, 0, ?)",
-        (name, tag, configuration, seal, sealed),
+        "INSERT INTO streams (name, tag, configuration, seal, generation, t, retired, people, sealed)"
+        " VALUES (?, ?, ?, ?, 0, 0, 0, ?, ?)",
+        (name, tag, configuration, seal, people, sealed),
     )
     assert added.lastrowid is not None  # noqa: S101
-    return StreamRow(added.lastrowid, name, tag, configuration, seal, 0, 0, None, 0, sealed, None, None)
+    return StreamRow(added.lastrowid, name, tag, configuration, seal, 0, 0, None, 0, people, sealed, None, None)
 
 
 # -- leases -----------------------------------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from dpstream.errors import InputOutOfBound, StoreDamaged, StreamUnknown
 from dpstream.release.counter import Counter
 from dpstream.release.running_sum import NORM_ERROR, RunningSum
-from dpstream.store.contributions import kept_people
 from dpstream.store.home import Home
 from dpstream.store.implied import Implied, implied
+from dpstream.store.people import read_people
 from dpstream.store.rebuilt import rebuilt
 from dpstream.store.sealing import INPUT_BYTES, Seals
 from dpstream.store.stream_row import StreamRow, read
@@ -90,7 +90,9 @@ def verify(home: Home, name: str, report: Report | None = None) -> Verified:
         "SELECT max(first + count - 1) FROM batches WHERE stream = (SELECT id FROM streams WHERE name = ?)", (name,)
     )[0][0]
     try:
-        row = read(home.database, home.seals, name)
+        with home.database.snapshot():  # who was counted is sealed to the step that the row stands at
+            row = read(home.database, home.seals, name)
+            wrong_people = [] if row is None else _people(home, row)
     except StoreDamaged as damage:
         return Verified(name, 0, False, None, (damage.what,))
     if row is None:
@@ -105,18 +107,17 @@ def verify(home: Home, name: str, report: Report | None = None) -> Verified:
     except StoreDamaged as damage:
         findings.append(damage.what)
     findings += [f"{what}: {steps}" for what, steps in wrong.items()]
-    findings += _people(home, row)
+    findings += wrong_people
     every_input = row.first_position is not None and isinstance(settled, Counter)
     return Verified(name, row.t, every_input, _lag(row, record), tuple(findings))
 
 
 def _people(home: Home, row: StreamRow) -> list[str]:
     """What is wrong with the record of who was counted, where there is one."""
-    if not home.database.rows("SELECT 1 FROM contributions WHERE stream = ? LIMIT 1", (row.id,)):
+    if row.people is None:
         return []
     try:
-        for _ in kept_people(home.database, home.seals.stream(row.tag), row):
-            pass
+        read_people(home.database, home.seals.stream(row.tag), row)
     except StoreDamaged as damage:
         return [damage.what]
     return []
