@@ -13,16 +13,16 @@ import typer
 from typer.testing import CliRunner
 
 import dpstream as dp
-from dpstream.cli import publication as publication_module
 from dpstream.cli.count import count as count_command
 from dpstream.cli.group import CommandGroup
-from dpstream.cli.publication import ENDLESS, LARGEST_STEP
-from dpstream.events import text_chunks
+from dpstream.events import counting, text_chunks
 from dpstream.mechanisms import AnytimeToeplitz, GrowingSmooth, Honaker
 from dpstream.testing import fixed_key
 from tests.events.event_logs import FORMATS, WARDS, expected, random_log, write
 
 KEY = fixed_key("dpstream count")
+#: What the clock shows in all tests that run within this process.
+NOW = dt.datetime(2026, 6, 1, 12, tzinfo=dt.UTC)
 #: The command alone: Typer builds all that an app has for every run, which would take longer than most runs.
 only_count = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False, callback=lambda: None)
 only_count.command()(count_command)
@@ -32,6 +32,7 @@ only_count.command()(count_command)
 def narrow_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("dpstream.events.last_step.now", lambda: NOW)
 
 
 @pytest.fixture
@@ -53,9 +54,7 @@ def counted(*arguments, **more):
 
 def counter(horizon, budget, **settings):
     """The counter that `count` makes."""
-    last = ENDLESS if horizon is None else horizon
-    bound = settings.get("per_person", 1)
-    return dp.Counter(last, budget, per_step=max(min(LARGEST_STEP, 2**62 // last), bound), key=KEY, **settings)
+    return dp.Counter(horizon, budget, key=KEY, **settings)
 
 
 def check_rows(rows, released_by, inputs, confidence=0.95, categories=None):
@@ -101,7 +100,9 @@ def test_the_releases_are_those_of_a_counter(same_noise, tmp_path, arguments, bu
 def test_until_is_a_horizon(same_noise, tmp_path):
     path = write(month(), tmp_path, "csv")
     by_date = count(path, "--time", "when", "--rho", 1, "--until", "2026-03-10")
-    assert by_date.stdout == count(path, "--time", "when", "--rho", 1, "--horizon", "40").stdout
+    through = count(path, "--time", "when", "--rho", 1, "--horizon", "40", "--through", "2026-03-10")
+    assert by_date.stdout == through.stdout
+    assert by_date.stdout.count("\n") == 1 + 40
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -118,14 +119,14 @@ def test_categories_and_values_from_every_format(same_noise, tmp_path, monkeypat
 
 def test_every_row_a_step(same_noise, tmp_path):
     path = write(month(), tmp_path, "csv")
-    rows = counted(path, "--value", "amount", "--bound", 5, "--rho", 0.5, "--horizon", 100)
+    rows = counted(path, "--every", "row", "--value", "amount", "--bound", 5, "--rho", 0.5, "--horizon", 100)
     check_rows(rows, counter(100, dp.zcdp(0.5), per_person=5), [event.amount for event in month()])
     assert list(rows[0]) == ["step", "value", "stddev", "low", "high"]
 
 
 def test_a_mechanism_by_name(same_noise, tmp_path):
     path = write(month(), tmp_path, "csv")
-    result = count(path, "--time", "when", "--rho", 0.5, "--horizon", 40, "--mechanism", "honaker")
+    result = count(path, "--time", "when", "--rho", 0.5, "--horizon", 40, "--mechanism", "honaker", "-v")
     assert "Mechanism: Honaker, as asked." in result.stderr
     rows = csv.DictReader(io.StringIO(result.stdout))
     check_rows(rows, counter(40, dp.zcdp(0.5), mechanism=Honaker(40)), expected(month(), "1d", None))
@@ -135,7 +136,7 @@ def test_pieces_do_not_show(same_noise, tmp_path, monkeypatch):
     path = write(month(), tmp_path, "csv")
     arguments = (path, "--time", "when", "--every", "1h", "--rho", 0.5, "--unbounded")
     whole = count(*arguments).stdout
-    monkeypatch.setattr(publication_module, "PIECE", 7)
+    monkeypatch.setattr(counting, "PIECE", 7)
     assert count(*arguments).stdout == whole
     starts = [row["start"] for row in csv.DictReader(io.StringIO(whole))]
     assert {len(start) for start in starts} == {len("2026-01-30T00:00:00")}
@@ -223,30 +224,66 @@ def test_undeclared_categories_are_other(same_noise, tmp_path):
     check_rows(rows, counter(30, dp.zcdp(0.5), shape=(3,)), inputs, categories=("south", "north", "other"))
 
 
-def test_the_last_step_may_stay_open(same_noise, tmp_path):
+def test_through_names_the_last_step(same_noise, tmp_path):
     path = write(month(), tmp_path, "csv")
     arguments = (path, "--time", "when", "--rho", 0.5, "--horizon", 30)
-    assert counted(*arguments, "--leave-last-open") == counted(*arguments)[:-1]
+    everything = counted(*arguments)
+    some = counted(*arguments, "--through", "2026-02-10")
+    assert some == everything[: len(some)]
+    assert some[-1]["start"] == "2026-02-10"
+    # Steps after the last row are released like any other, up to the horizon.
+    assert counted(*arguments, "--through", "2026-02-20")[: len(everything)] == everything
+    assert counted(*arguments, "--through", "now")[-1] == counted(*arguments, "--through", "2030-01-01")[-1]
+    assert len(counted(*arguments, "--through", "now")) == 30
+
+
+@pytest.mark.parametrize(
+    ("every", "through", "last"),
+    [
+        ("1d", "now", "2026-05-31"),
+        ("1d", "yesterday", "2026-05-31"),
+        ("1h", "now", "2026-06-01T13:00:00+02:00"),
+        ("1h", "yesterday", "2026-05-31T23:00:00+02:00"),
+        ("1w", "now", "2026-05-25"),
+        ("1mo", "now", "2026-05-01"),
+        ("1mo", "2026-05-07", "2026-05-01"),
+        ("1h", "2026-05-31T10:00", "2026-05-31T10:00:00+02:00"),
+    ],
+)
+def test_the_clock_says_which_steps_have_ended(tmp_path, every, through, last):
+    # The clock shows 14:00 on a Monday in Vienna.
+    path = tmp_path / "log.csv"
+    path.write_text("when\n2026-05-04T12:00:00\n2026-06-01T13:59:00\n2026-06-01T14:00:00\n")
+    zone = ("--time", "when", "--time-zone", "Europe/Vienna", "--rho", 1, "--unbounded", "--every", every)
+    result = count(path, *zone, "--from", "2026-05-04", "--through", through)
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert rows[-1]["start"] == last
+    after = 1 if last.startswith("2026-06-01") else 2
+    said = " ".join(result.stderr.split())
+    assert f"{after} row{'s' * (after > 1)} after the last step released ({rows[-1]['start'][:10]}" in said
+    assert "taken from the data" not in said
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
-def test_nothing_is_released_before_a_step_is_complete(tmp_path, name):
+def test_nothing_is_released_before_a_step_has_ended(tmp_path, name):
     path = tmp_path / "log.csv"
-    path.write_text("when\n2026-01-01\n2026-01-01\n")
+    path.write_text("when\n2026-06-01\n2026-06-01\n")
     out = tmp_path / name
-    result = count(path, "--time", "when", "--rho", 1, "--unbounded", "--leave-last-open", "--output", out,
-                   "--plot", tmp_path / "out.png")  # fmt: skip
+    usual = (path, "--time", "when", "--rho", 1, "--unbounded", "--through", "now")
+    result = count(*usual, "--output", out, "--plot", tmp_path / "out.png")
     assert result.exit_code == 0, result.output
     assert "2 rows read; 0 steps released." in result.stderr
     read = {"out.csv": pl.read_csv, "out.jsonl": None, "out.parquet": pl.read_parquet}[name]
     assert out.read_bytes() == b"" if read is None else read(out).height == 0
-    result = count(path, "--time", "when", "--rho", 1, "--unbounded", "--leave-last-open", "--as", "table")
-    assert result.stdout == "No step is complete yet: nothing was released.\n"
+    result = count(*usual, "--as", "table")
+    assert result.stdout == "No step has ended yet: nothing was released.\n"
 
 
 def test_quiet_says_nothing_but_warnings(tmp_path):
     path = write(month(), tmp_path, "csv")
-    result = count(path, "--time", "when", "--rho", 0.5, "--horizon", 30, "--quiet")
+    dates = ("--from", "2026-01-30", "--through", "2026-02-18")
+    result = count(path, "--time", "when", "--rho", 0.5, "--horizon", 30, *dates, "--quiet")
     assert result.stderr == ""
-    result = count(path, "--rho", 0.5, "--horizon", 300, "-q")
-    assert " ".join(result.stderr.split()).startswith("warning: every row is a step and counts 1, so the true total is")
+    result = count(path, "--every", "row", "--rho", 0.5, "--horizon", 300, "-q")
+    assert " ".join(result.stderr.split()).startswith("warning: every row is a step and counts 1, so that the steps")

@@ -104,6 +104,7 @@ def svg_of(page):
 def test_pictures_of_a_run(same_noise, tmp_path):  # noqa: F811
     log = write(month(), tmp_path, "csv")
     arguments = (log, "--time", "when", "--rho", 0.5, "--horizon", 40, "--by", "ward", "--values", ",".join(WARDS))
+    arguments += ("--from", "2026-01-30", "--through", "2026-02-18")
     for name in ("out.png", "out.svg", "out.pdf", "out.html"):
         result = count(*arguments, "--plot", tmp_path / name, "--output", tmp_path / "out.csv")
         assert result.exit_code == 0, result.output
@@ -122,6 +123,7 @@ def test_pictures_of_a_run(same_noise, tmp_path):  # noqa: F811
 def test_the_truth_warns(same_noise, tmp_path):  # noqa: F811
     log = write(month(), tmp_path, "csv")
     arguments = (log, "--time", "when", "--rho", 0.5, "--horizon", 40, "--quiet", "--compare-with-truth")
+    arguments += ("--from", "2026-01-30", "--through", "2026-02-18")
     result = count(*arguments, "--plot", tmp_path / "out.svg", "--output", tmp_path / "out.csv")
     assert result.exit_code == 0, result.output
     said = " ".join(result.stderr.split())
@@ -136,9 +138,9 @@ def test_the_truth_of_earlier_runs_too(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "dpstream.cli.count.draw_releases", lambda *given: found.append(given[3]) or draw_releases(*given)
     )
-    for rows in ("2026-01-01\n2026-01-02\n2026-01-02\n", "2026-01-04\n"):
+    for last, rows in (("2026-01-02", "2026-01-01\n2026-01-02\n2026-01-02\n"), ("2026-01-04", "2026-01-04\n")):
         log.write_text("when\n" + rows)
         result = count(log, "--time", "when", "--rho", 0.5, "--unbounded", "--store", tmp_path / "s.db", "--plot",
-                       tmp_path / "out.png", "--compare-with-truth")  # fmt: skip
+                       tmp_path / "out.png", "--compare-with-truth", "--through", last)  # fmt: skip
         assert result.exit_code == 0, result.output
     assert [truth[""].tolist() for truth in found] == [[1, 3], [1, 3, 3, 4]]

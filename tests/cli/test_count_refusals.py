@@ -26,8 +26,8 @@ def changed(old, new):
 REFUSED = {
     "no file": (None, USUAL, "log.csv: no such file or directory"),
     "empty": ("", USUAL, "log.csv: is empty"),
-    "only a header": ("when,ward,who,n\n", USUAL, "the input: holds no events"),
-    "only a header, no line end": ("when,ward,who,n", USUAL, "the input: holds no events"),
+    "only a header": ("when,ward,who,n\n", USUAL, "--from must be given where there are no rows"),
+    "only a header, no line end": ("when,ward,who,n", USUAL, "--from must be given where there are no rows"),
     "column": (
         GOOD,
         ("--time", "date", *HORIZON, *RHO),
@@ -72,7 +72,7 @@ REFUSED = {
     "fraction": (
         changed("bob,2", "bob,2.5"),
         (*USUAL, *SUM),
-        "expected a whole number from -3 to 3 (--bound), got '2.5'",
+        "expected a whole number from -3 to 3 (--bound 3), got '2.5'",
     ),
     "negative under replace": (
         changed("bob,2", "bob,-2"),
@@ -80,16 +80,16 @@ REFUSED = {
         "expected a whole number from 0 to 3",
     ),
     "a step too large": (
-        GOOD.replace(",1\n", ",1099511627776\n") + "2026-01-03,north,ann,1099511627776\n",
-        (*USUAL, "--value", "n", "--bound", "1099511627776"),
-        "adds up to 1,099,511,627,779, but one step holds from",
+        "when,n\n" + 3 * "2026-01-01,2147483648\n",
+        (*DAILY, *RHO, "--unbounded", "--value", "n", "--bound", "2147483648"),
+        "adds up to 6,442,450,944, but one step holds from",
     ),
     "horizon": (
         GOOD,
         (*DAILY, *RHO, "--horizon", "2"),
         "line 4, column 'when': expected one of the 2 steps from 2026-01-01",
     ),
-    "horizon of rows": (GOOD, (*SUM, *RHO, "--horizon", "2"), "step 3 is past the horizon"),
+    "horizon of rows": (GOOD, ("--every", "row", *SUM, *RHO, "--horizon", "2"), "step 3 is past the horizon"),
     "horizon, any order": (
         "when\n2026-01-03\n2026-01-01\n",
         (*DAILY, *RHO, "--horizon", "2", "--any-order"),
@@ -98,10 +98,26 @@ REFUSED = {
     "until": (GOOD, (*DAILY, *RHO, "--until", "2026-01-02"), "expected one of the 2 steps from 2026-01-01"),
     "until before the data": (GOOD, (*DAILY, *RHO, "--until", "2025-01-02"), "one of the 0 steps"),
     "until what": (GOOD, (*DAILY, *RHO, "--until", "soon"), "--until must be a date such as 2026-01-31"),
-    "until of rows": (GOOD, (*SUM, *RHO, "--until", "2026-01-02"), "--until must be used with --time"),
+    "until of rows": (
+        GOOD,
+        ("--every", "row", *SUM, *RHO, "--until", "2026-01-02"),
+        "--until must be used with --time",
+    ),
     "horizon 0": (GOOD, (*DAILY, *RHO, "--horizon", "0"), "--horizon must be"),
-    "no end": (GOOD, (*DAILY, *RHO), "given by one of --horizon N, --until DATE and --unbounded"),
-    "two ends": (GOOD, (*USUAL, "--unbounded"), "given by one of --horizon N, --until DATE and --unbounded"),
+    "no end": (GOOD, (*DAILY, *RHO), "one thing is missing: how long you will publish (--horizon 365 for a year of"),
+    "nothing said": (
+        GOOD,
+        (),
+        "three things are missing: which column says when a row happened (--time COLUMN; or --every row: every row is a"
+        " step), how long you will publish (--horizon 365 for a year of days, --until DATE, or --unbounded for no end)"
+        " and the budget (--epsilon 1 --delta 1e-6 is a usual choice). Try: dpstream count log.csv --time COLUMN"
+        " --horizon 365 --epsilon 1 --delta 1e-6",
+    ),
+    "no time": (GOOD, (*HORIZON, *RHO), "one thing is missing: which column says when a row happened (--time COLUMN"),
+    "every row with a time": (GOOD, (*USUAL, "--every", "row"), "--every must be 'row' without --time"),
+    "from of rows": (GOOD, ("--every", "row", *HORIZON, *RHO, "--from", "2026-01-01"), "--from must be used with"),
+    "through what": (GOOD, (*USUAL, "--through", "soon"), "--through must be a date such as 2026-01-31"),
+    "two ends": (GOOD, (*USUAL, "--unbounded"), "give one of --horizon, --until and --unbounded, not --horizon and"),
     "from": (GOOD, (*USUAL, "--from", "yesterday"), "--from must be a date such as 2026-01-31"),
     "every": (GOOD, (*USUAL, "--every", "fortnight"), "--every must be a length of time like 1d"),
     "every 0": (GOOD, (*USUAL, "--every", "0d"), "--every must be a length of time like 1d"),
@@ -112,7 +128,7 @@ REFUSED = {
         (*USUAL, "--time-zone", "Europe/Vienna"),
         "that exists in Europe/Vienna",
     ),
-    "no budget": (GOOD, (*DAILY, *HORIZON), "the budget must be given as --rho, or as --epsilon"),
+    "no budget": (GOOD, (*DAILY, *HORIZON), "one thing is missing: the budget (--epsilon 1 --delta 1e-6 is a usual"),
     "budget 0": (GOOD, (*DAILY, *HORIZON, "--rho", "0"), "rho must be"),
     "budget NaN": (GOOD, (*DAILY, *HORIZON, "--rho", "nan"), "rho must be"),
     "epsilon below 0": (GOOD, (*DAILY, *HORIZON, "--epsilon", "-1"), "epsilon must be"),
@@ -140,8 +156,8 @@ REFUSED = {
     "not a log": (b"\x89PNG\r\n\x1a\n" + bytes(50), USUAL, "line 1: not UTF-8"),
     "no user": (changed("bob", ""), (*USUAL, *WHO), "line 3, column 'who': expected a user, got None"),
     "quoted no user": (changed("bob", '""'), (*USUAL, *WHO), "line 3, column 'who': expected a user, got ''"),
-    "user without limit": (GOOD, (*USUAL, "--user", "who"), "given together"),
-    "limit without user": (GOOD, (*USUAL, "--max-contributions", "3"), "given together"),
+    "user without limit": (GOOD, (*USUAL, "--user", "who"), "--max-contributions must be given"),
+    "limit without user": (GOOD, (*USUAL, "--max-contributions", "3"), "--user must be given"),
     "limit 0": (GOOD, (*USUAL, "--user", "who", "--max-contributions", "0"), "--max-contributions must be"),
     "limit beyond": (GOOD, (*USUAL, "--user", "who", "--max-contributions", "99999999"), "times must be at most"),
     "repeated categories": (
@@ -149,8 +165,8 @@ REFUSED = {
         (*USUAL, "--by", "ward", "--values", "north,south,north"),
         "each category once, got 'north'",
     ),
-    "categories without a column": (GOOD, (*USUAL, "--values", "north,south"), "given together"),
-    "a column without categories": (GOOD, (*USUAL, "--by", "ward"), "given together"),
+    "categories without a column": (GOOD, (*USUAL, "--values", "north,south"), "--by must be given"),
+    "a column without categories": (GOOD, (*USUAL, "--by", "ward"), "--values must be given"),
     "categories twice": (GOOD, (*USUAL, *BY, "--values-file", "log.csv"), "given once"),
     "no file of categories": (
         GOOD,
@@ -160,7 +176,7 @@ REFUSED = {
     "undeclared category": (
         changed("south", "east"),
         (*USUAL, *BY),
-        "line 3, column 'ward': expected a category of --values (north, south); --undeclared other counts the rest",
+        "line 3, column 'ward': expected one of the categories (north, south); --undeclared other counts the rest",
     ),
     "undeclared what": (GOOD, (*USUAL, *BY, "--undeclared", "drop"), "--undeclared must be refuse or other"),
     "other twice": (GOOD, (*USUAL, "--by", "ward", "--values", "a,other", "--undeclared", "other"), "without the name"),
@@ -215,7 +231,7 @@ def some_store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("store")
     (folder / "good.csv").write_text(GOOD)
     result = count(
-        folder / "good.csv", *USUAL, "--leave-last-open", "--store", folder / "s.db", "--output", folder / "o.csv"
+        folder / "good.csv", *USUAL, "--through", "2026-01-02", "--store", folder / "s.db", "--output", folder / "o.csv"
     )
     assert result.exit_code == 0, result.output
     return folder
@@ -255,18 +271,21 @@ def test_a_store_stays_where_it_was(here, some_store, case):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((*DAILY, *HORIZON, "--rho", "0.6"), "created with budget="),
-        ((*DAILY, *RHO, "--horizon", "11"), "created with horizon=10, but horizon=11 was given"),
-        ((*DAILY, *RHO, "--unbounded"), "created with horizon=10"),
-        ((*USUAL, "--every", "1h"), "created with --every='1d', but --every='1h' was given"),
-        ((*USUAL, "--from", "2025-12-01"), "created with --from='2026-01-01T00:00:00'"),
-        ((*USUAL, "--time-zone", "Asia/Tokyo"), "created with --time-zone=None"),
-        ((*USUAL, *BY), "created with --by=None, but --by='ward' was given"),
-        ((*USUAL, *SUM), "created with --value=None"),
-        ((*USUAL, *WHO), "created with --user=None"),
-        ((*USUAL, "--mechanism", "Binary"), "created with mechanism="),
-        ((*USUAL, "--neighbours", "replace"), "created with neighbours='add-remove'"),
-        ((*SUM, *HORIZON, *RHO), "created with --time='when', but --time=None was given"),
+        (
+            (*DAILY, *HORIZON, "--rho", "0.6"),
+            "created with --rho 0.5, but --rho 0.6 was given. Give --rho 0.5 to go on",
+        ),
+        ((*DAILY, *RHO, "--horizon", "11"), "created with --horizon 10, but --horizon 11 was given"),
+        ((*DAILY, *RHO, "--unbounded"), "created with --horizon 10"),
+        ((*USUAL, "--every", "1h"), "created with --every 1d, but --every 1h was given"),
+        ((*USUAL, "--from", "2025-12-01"), "created with --from 2026-01-01T00:00:00"),
+        ((*USUAL, "--time-zone", "Asia/Tokyo"), "created with no --time-zone"),
+        ((*USUAL, *BY), "created with no --by, but --by ward was given. Leave out --by to go on"),
+        ((*USUAL, *SUM), "created with no --value"),
+        ((*USUAL, *WHO), "created with no --user"),
+        ((*USUAL, "--mechanism", "Binary"), "created with --mechanism "),
+        ((*USUAL, "--neighbours", "replace"), "created with --neighbours add-remove"),
+        (("--every", "row", *SUM, *HORIZON, *RHO), "created with --time when, but no --time was given"),
     ],
 )
 def test_a_store_of_other_settings(here, some_store, options, message):

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import dpstream as dp
-from dpstream.cli import publication as publication_module
-from dpstream.events import text_chunks
+from dpstream.events import counting, text_chunks
 from tests.cli.test_count import count, counted, month, narrow_terminal  # noqa: F401
 from tests.events.event_logs import WARDS, expected, write
 from tests.store.conftest import path  # noqa: F401
@@ -41,46 +40,95 @@ def test_day_by_day(folder, again):
     for i, day in enumerate(days):
         first = {"all rows": days[0], "new rows": day, "some old rows": days[max(i - 2, 0)]}[again]
         file = write([event for event in events if first <= event.when.date() <= day], folder, "csv")
-        result = count(file, *arguments, "--store", store)
+        result = count(file, *arguments, "--through", day, "--store", store)
         assert result.exit_code == 0, result.output
         assert result.stdout.startswith(last)
-        assert "too late" not in result.stderr
+        assert "late" not in result.stderr
         last = result.stdout
     inputs, releases = state(store)
     np.testing.assert_array_equal(inputs, expected(events, "1d", None, by=True))
     assert [int(row["value"]) for row in csv.DictReader(io.StringIO(last))] == [x for row in releases for x in row]
 
 
-def test_late_rows_are_refused_and_counted(folder):
+def days(file, text):
+    file.write_text("when\n" + "".join(f"2026-01-{day}\n" for day in text.split()))
+
+
+@pytest.mark.parametrize(
+    ("again", "said"),
+    [
+        (
+            "01 02 02 03",
+            "3 rows are for steps that were released before, as many as were counted then: are not counted",
+        ),
+        ("02 02 03", "2 rows are for steps that were released before, as many as were counted then: are not counted"),
+        # One of the three is missing, three are late, one is new.
+        ("01 01 01 02 02 02 03", "At least 3 of them came late: there are more than were counted then."),
+        # Only new rows: a late one of the second day is less than was counted then.
+        ("02 03", "warning: 1 row is for steps that were released before; they are not counted. Whether they were"),
+        ("03", None),
+    ],
+)
+def test_late_rows_are_never_silent(folder, again, said):
     store, file = folder / "s.db", folder / "log.csv"
     arguments = (file, "--time", "when", "--rho", 0.5, "--unbounded", "--store", store)
-    file.write_text("when\n2026-01-01\n2026-01-02\n2026-01-02\n")
-    first = count(*arguments).stdout
-    # One of the three is missing, three are late, one is new.
-    file.write_text("when\n2026-01-01\n2026-01-01\n2026-01-01\n2026-01-02\n2026-01-02\n2026-01-02\n2026-01-03\n")
-    result = count(*arguments)
-    assert "warning: 3 rows came too late, for steps already released, and were not counted." in result.stderr
-    assert "2 steps had been released before; their rows were not counted again." in result.stderr
-    assert result.stdout.startswith(first)
+    days(file, "01 02 02")
+    first = count(*arguments, "--through", "2026-01-02").stdout
+    days(file, again)
+    result = count(*arguments, "--through", "2026-01-03")
+    assert (result.exit_code, result.stdout.startswith(first)) == (0, True)
+    told = " ".join(result.stderr.split())
+    assert "2 steps were released in earlier runs." in told
+    assert (said in told) if said else ("released before" not in told)
+    assert ("warning" in told) == ("warning" in (said or "") or "late" in (said or ""))
+    assert "of the true total" not in told
     assert state(store)[0].tolist() == [1, 2, 1]
-    again = count(*arguments)
-    assert again.stdout == result.stdout
-    assert "0 steps released" in again.stderr
+    assert count(*arguments, "--through", "2026-01-03").stdout == result.stdout
 
 
-def test_the_last_day_stays_open_until_the_next(folder):
+def test_late_rows_of_people_and_sums_cannot_be_told(folder):
+    file = folder / "log.csv"
+    for name, more in (
+        ("people", ("--user", "who", "--max-contributions", 1)),
+        ("sums", ("--value", "n", "--bound", 9)),
+    ):
+        arguments = (file, "--time", "when", "--from", "2026-01-01", "--rho", 0.5, "--unbounded", *more)
+        arguments += ("--store", folder / "s.db", "--name", name)
+        file.write_text("when,who,n\n2026-01-01,ann,4\n2026-01-01,ann,3\n")
+        assert len(counted(*arguments, "--through", "2026-01-01")) == 1
+        file.write_text("when,who,n\n2026-01-01,bob,1\n2026-01-01,bob,2\n2026-01-02,cid,1\n")
+        told = " ".join(count(*arguments, "--through", "2026-01-02").stderr.split())
+        assert "2 rows are for steps that were released before; they are not counted. Whether they were" in told
+
+
+def test_with_a_store_the_clock_says_which_steps_are_released(folder, monkeypatch):
     store, file = folder / "s.db", folder / "log.csv"
-    arguments = (file, "--time", "when", "--rho", 0.5, "--unbounded", "--store", store, "--leave-last-open")
-    file.write_text("when\n2026-01-01\n2026-01-02\n")
-    assert len(counted(*arguments)) == 1
-    file.write_text("when\n2026-01-01\n2026-01-02\n2026-01-02\n2026-01-04\n")
-    assert len(counted(*arguments)) == 3
-    assert state(store)[0].tolist() == [1, 2, 0]
+    arguments = (file, "--time", "when", "--from", "2026-01-01", "--rho", 0.5, "--unbounded", "--store", store)
+
+    def at(moment):
+        monkeypatch.setattr("dpstream.events.last_step.now", lambda: dt.datetime.fromisoformat(moment).astimezone())
+
+    at("2026-01-02T13:00:00")
+    days(file, "01 02")
+    result = count(*arguments)
+    assert result.stdout.count("\n") == 1 + 1
+    assert "warning: 1 row after the last step released (2026-01-01) were not counted" in result.stderr
+    at("2026-01-05T00:00:00")
+    days(file, "01 02 02 04")
+    assert len(counted(*arguments)) == 4
+    assert state(store)[0].tolist() == [1, 2, 0, 1]
+    # Nothing to count: released all the same, and what is empty is said.
+    at("2026-01-06T07:00:00")
+    days(file, "")
+    result = count(*arguments)
+    assert result.stdout.count("\n") == 1 + 5
+    assert "1 step without rows released as empty, the first 2026-01-05." in result.stderr
+    assert "taken from the data" not in result.stderr
 
 
 def test_rows_as_steps_go_on_after_the_last_row(folder):
     store, file = folder / "s.db", folder / "log.csv"
-    arguments = (file, "--value", "n", "--bound", 9, "--rho", 0.5, "--horizon", 50, "--store", store)
+    arguments = (file, "--every", "row", "--value", "n", "--bound", 9, "--rho", 0.5, "--horizon", 50, "--store", store)
     file.write_text("n\n3\n4\n")
     first = count(*arguments).stdout
     file.write_text("n\n3\n4\n5\n")
@@ -101,7 +149,21 @@ def test_two_streams_in_one_store(folder):
     store, file = folder / "s.db", folder / "log.csv"
     file.write_text("when,n\n2026-01-01,1\n2026-01-02,2\n")
     for name, more in (("visits", ()), ("sums", ("--value", "n", "--bound", 2))):
-        counted(file, "--time", "when", "--rho", 0.5, "--unbounded", "--store", store, "--name", name, *more)
+        counted(
+            file,
+            "--time",
+            "when",
+            "--rho",
+            0.5,
+            "--unbounded",
+            "--store",
+            store,
+            "--name",
+            name,
+            "--through",
+            "2026-01-02",
+            *more,
+        )
     assert state(store, "visits")[0].tolist() == [1, 1]
     assert state(store, "sums")[0].tolist() == [1, 2]
 
@@ -110,9 +172,9 @@ def test_the_zone_and_the_start_come_back(folder):
     store, file = folder / "s.db", folder / "log.csv"
     arguments = (file, "--time", "when", "--every", "1h", "--time-zone", "Europe/Vienna", "--rho", 0.5, "--unbounded")
     file.write_text("when\n2026-10-25T00:30:00Z\n2026-10-25T01:30:00Z\n")
-    first = count(*arguments, "--store", store).stdout
+    first = count(*arguments, "--store", store, "--through", "2026-10-25T02:30+01:00").stdout
     file.write_text("when\n2026-10-25T02:30:00Z\n")
-    rows = count(*arguments, "--store", store).stdout
+    rows = count(*arguments, "--store", store, "--through", "2026-10-25T03:00+01:00").stdout
     assert rows.startswith(first)
     assert [line.split(",")[1] for line in rows.splitlines()[1:]] == [
         "2026-10-25T02:00:00+02:00",
@@ -139,7 +201,7 @@ def save_log(file, rows):
 def test_nobody_is_counted_more_often_than_allowed(folder, monkeypatch, end, order):
     """A plain count of who is kept, over several runs with old rows fed again and again."""
     monkeypatch.setattr(text_chunks, "CHUNK_BYTES", 150)
-    monkeypatch.setattr(publication_module, "PIECE", 4)
+    monkeypatch.setattr(counting, "PIECE", 4)
     rng = random.Random(f"{end} {order}")  # noqa: S311
     store, file = folder / "s.db", folder / "log.csv"
     log, released, kept = [], 0, Counter()
@@ -152,17 +214,15 @@ def test_nobody_is_counted_more_often_than_allowed(folder, monkeypatch, end, ord
             rng.shuffle(fed)
         save_log(file, fed)
         arguments = (file, "--time", "when", "--from", "2026-01-01", "--rho", 0.5, *end, *order, "--store", store)
-        leave = ("--leave-last-open",) if run % 2 else ()
-        rows = counted(*arguments, "--user", "who", "--max-contributions", 3, *leave)
-        allowed = kept.copy()
-        new = np.zeros(max(day for day, _ in fed) + 1 - released, dtype=np.int64)
-        closed = released + len(new) - len(leave)
+        closed = max(day for day, _ in fed) + rng.randrange(-1, 2)
+        through = ("--through", dt.date(2026, 1, 1) + dt.timedelta(closed - 1))
+        rows = counted(*arguments, "--user", "who", "--max-contributions", 3, *through)
+        new = np.zeros(closed - released, dtype=np.int64)
         for day, who in fed:
-            if day >= released and allowed[who] < 3:
-                allowed[who] += 1
+            if released <= day < closed and kept[who] < 3:
+                kept[who] += 1
                 new[day - released] += 1
-                kept[who] += day < closed
-        inputs += new[: closed - released].tolist()
+        inputs += new.tolist()
         released = closed
         assert len(rows) == released
         assert state(store)[0].tolist() == inputs
@@ -175,7 +235,21 @@ def test_nobody_is_counted_more_often_than_allowed(folder, monkeypatch, end, ord
 
 def test_rows_as_steps_limit_people_too(folder):
     store, file = folder / "s.db", folder / "log.csv"
-    arguments = (file, "--value", "n", "--bound", 5, "--user", "who", "--max-contributions", 2, "--rho", 0.5)
+    arguments = (
+        file,
+        "--every",
+        "row",
+        "--value",
+        "n",
+        "--bound",
+        5,
+        "--user",
+        "who",
+        "--max-contributions",
+        2,
+        "--rho",
+        0.5,
+    )
     arguments += ("--horizon", 50, "--store", store)
     file.write_text("n,who\n1,ann\n2,bob\n3,ann\n4,ann\n")
     counted(*arguments)
@@ -198,15 +272,18 @@ def test_how_many_were_dropped_is_withheld_or_private(folder, monkeypatch):
     save_log(file, [(0, who) for who in "aaabbbc"])
     usual = (file, "--time", "when", "--rho", 0.5, "--horizon", 10, "--user", "who", "--max-contributions", 2)
     said = " ".join(count(*usual).stderr.split())
-    assert "Rows beyond 2 a user were dropped. How many is withheld: it would be a figure about people" in said
+    assert (
+        "Rows beyond 2 for each user are left out of all totals. How many is withheld: it would be a figure about"
+        in said
+    )
     said = " ".join(count(*usual, "--report-dropped", 5000).stderr.split())
-    assert "Users with dropped rows (private, ρ = 5000 more): 2, between 2 and 2." in said
+    assert "Users with rows left out (private, ρ = 5000 more): 2, between 2 and 2." in said
 
 
 def test_a_store_whose_people_were_touched_counts_no_further(folder):
     store, file = folder / "s.db", folder / "log.csv"
     arguments = (file, "--time", "when", "--rho", 0.5, "--until", "2026-12-31", "--store", store)
-    arguments += ("--user", "who", "--max-contributions", 1)
+    arguments += ("--user", "who", "--max-contributions", 1, "--through", "2026-01-03")
     save_log(file, [(0, "a"), (1, "b")])
     counted(*arguments)
     before = state(store)

@@ -26,7 +26,10 @@ def commands(command, name="dpstream"):
 
 COMMANDS = dict(commands(typer.main.get_command(app)))
 EXAMPLES = {
-    name: re.findall(r"^ *Example: (dpstream .*?)\s*$", command.help or "", re.MULTILINE)
+    name: [
+        " ".join(one.split())
+        for one in re.findall(r"Example: (dpstream .*?)(?:\n\s*\n|\s*$)", command.help or "", re.DOTALL)
+    ]
     for name, command in COMMANDS.items()
 }
 

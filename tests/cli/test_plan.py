@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 import dpstream as dp
 from dpstream.cli.group import CommandGroup
-from dpstream.cli.least_budget import largest_error, widest_noise
 from dpstream.cli.plan import plan
 from dpstream.mechanisms import Binary, GrowingSmooth, SignedDigits, SmoothBinary, Unbounded
 from dpstream.release.interval import half_width, noise_at
+from dpstream.release.least_budget import largest_error, widest_noise
 
 app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
 app.command()(plan)

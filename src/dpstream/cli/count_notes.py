@@ -1,90 +1,165 @@
-"""What `dpstream count` says on standard error: what was chosen and why, what is promised, what was left out."""
+"""What `dpstream count` says on standard error: what is promised, what was taken from the data, what was left out."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.text import Text
 
 from dpstream.budget import zcdp
 from dpstream.cli.budget_options import budget_in_words
-from dpstream.cli.publication import Publication
+from dpstream.cli.printed import number
+from dpstream.events.counting import CountRun
 from dpstream.events.tally import TimeTally
-from dpstream.release.accuracy import accuracy
 from dpstream.release.counter import Counter
+from dpstream.release.least_budget import largest_error
 from dpstream.release.plan import plan
 
 __all__ = ["Notes"]
 
-#: Up to here all mechanisms are priced to say why the first is first.
+#: Up to this horizon --verbose compares all mechanisms, which takes a moment.
 PLAN_STEPS = 20_000
 
 
 class Notes:
-    """Says things once, unless told to be quiet; warnings always."""
+    """Prints notes, each once; --quiet silences them, but not warnings."""
 
-    def __init__(self, publication: Publication, *, quiet: bool) -> None:
-        self._publication = publication
+    def __init__(self, run: CountRun, *, quiet: bool, verbose: bool = False) -> None:
+        self._run = run
         self._quiet = quiet
+        self._verbose = verbose
         self._console = Console(stderr=True, highlight=False)
         self.said = False
 
     def note(self, text: str) -> None:
-        """Say something."""
+        """Print a note; --quiet silences it."""
         if not self._quiet:
             self._console.print(Text(text))
 
     def warn(self, text: str) -> None:
-        """Say something even to those who want to hear nothing."""
+        """Print a warning; --quiet does not silence it."""
         self._console.print(Text.assemble(("warning: ", "bold yellow"), text))
 
-    def before(self, settled: Counter) -> None:
-        """What was chosen, and what is promised to whom."""
+    def before(self) -> None:
+        """Say what is promised to whom, and what of the releases is not private."""
         if self.said:
             return
         self.said = True
-        self.note(self._choice(settled))
-        self.note(self._promise(settled))
-        wanted = self._publication.wanted
-        if wanted.time is None and wanted.measure.value is None and wanted.measure.by is None:
-            self.warn("every row is a step and counts 1, so the true total is the step; give --time, --value or --by.")
-        if wanted.time is not None and wanted.start is None and not self._publication.seen:
-            self.note(
-                "The first step was taken from the data; --from makes it your choice and keeps it out of the data."
+        run = self._run
+        options, tally = run.options, run.tally
+        if self._verbose:
+            self.note(self._choice())
+        self.note(self._promise())
+        self.note(f"Noise: at most ±{self._largest_error():,} ({100 * options.confidence:g} %).")
+        if options.time is None:
+            counts = options.measure.value is None and options.measure.by is None
+            self.warn(
+                "every row is a step and counts 1, so that the steps are the true total: nothing is protected."
+                if counts
+                else "every row is a step: how many rows there are is published, and only what they say is protected."
             )
+        if run.first_from_data and isinstance(tally, TimeTally) and tally.calendar is not None:
+            self.warn(
+                f"the first step ({tally.calendar.shown(0, 1)[0]}) was taken from the data: it shows when the first"
+                " person came. --from DATE avoids that."
+            )
+        if isinstance(tally, TimeTally):
+            self._last_step(tally)
+            if tally.timestamps.offsets and tally.timestamps.zone is None:
+                self.note("Timestamps have offsets and there is no --time-zone: steps are those of UTC.")
 
     def after(self, report_dropped: float | None, output: Path | None, plot: Path | None) -> None:
-        """What was read and released, and what was left out."""
-        publication = self._publication
-        tally, wanted = publication.tally, publication.wanted
-        released = publication.published - publication.seen
-        self.note(f"{tally.rows:,} rows read; {released:,} steps released.")
-        if publication.seen:
-            self.note(f"{publication.seen:,} steps had been released before; their rows were not counted again.")
-            late = publication.late()
-            if late:
-                unit = "rows" if wanted.measure.value is None else f"in {wanted.measure.value!r}"
-                self.warn(f"{late:,} {unit} came too late, for steps already released, and were not counted.")
+        """Say what was read and released, and what was left out."""
+        run = self._run
+        tally, options = run.tally, run.options
+        released = run.published - run.seen
+        self.note(f"{number(tally.rows, 'row')} read; {number(released, 'step')} released.")
+        if run.seen:
+            self.note(f"{number(run.seen, 'step')} {'was' if run.seen == 1 else 'were'} released in earlier runs.")
         if isinstance(tally, TimeTally):
-            if tally.late:
-                self.warn(f"{tally.late:,} rows came too late, for steps already released, and were not counted.")
-            if tally.before:
-                self.warn(f"{tally.before:,} rows from before the first step were not counted.")
+            self._left_out(tally)
         if tally.people is not None:
             self._dropped(report_dropped)
         for path in (output, plot):
             if path is not None:
                 self.note(f"Written: {path}")
-        if wanted.store is None and released:
+        if options.store is None and released:
             self.note("The noise of this run is not kept (--store keeps it): publish the result of one run only.")
 
-    def _choice(self, settled: Counter) -> str:
-        publication = self._publication
+    def _last_step(self, tally: TimeTally) -> None:
+        run = self._run
+        if run.options.order == "late":
+            self.warn(
+                "steps are released when a row of a later one arrives: when releases appear and how many there are"
+                " shows when people came. --through now lets the clock close steps."
+            )
+        elif run.last_from_data and tally.calendar is not None and tally.steps:
+            self.warn(
+                f"the last step ({tally.calendar.shown(tally.steps - 1, 1)[0]}) was taken from the data: it shows when"
+                " the last person came. --through DATE avoids that."
+            )
+
+    def _left_out(self, tally: TimeTally) -> None:
+        run = self._run
+        old = run.old_rows()
+        if old.rows:
+            are = "is" if old.rows == 1 else "are"
+            found = f"{number(old.rows, 'row')} {are} for steps that were released before"
+            if old.same:
+                self.note(f"{found}, as many as were counted then: {are} not counted again.")
+            elif old.surplus:
+                self.warn(
+                    f"{found}; they are not counted. At least {old.surplus:,} of them came late: there are more than"
+                    " were counted then."
+                )
+            else:
+                self.warn(f"{found}; they are not counted. Whether they were counted then cannot be told.")
+        if tally.late:
+            self.warn(f"{number(tally.late, 'row')} came too late, for steps already released, and were not counted.")
+        if tally.before:
+            self.warn(f"{number(tally.before, 'row')} from before the first step were not counted.")
+        if tally.after:
+            assert tally.calendar is not None  # noqa: S101
+            last = tally.calendar.shown(run.published - 1, 1)[0] if run.published else "the first step"
+            self.warn(
+                f"{number(tally.after, 'row')} after the last step released ({last}) were not counted: give them again"
+                " when their steps are released."
+            )
+        if tally.timestamps.ambiguous:
+            self.warn(
+                f"{number(tally.timestamps.ambiguous, 'timestamp')} without an offset fall into an hour that the clock"
+                " showed twice, and were taken to be in the first."
+            )
+        self._empty_steps(tally)
+
+    def _empty_steps(self, tally: TimeTally) -> None:
+        """With a store, a step without rows may be a file that was forgotten, and it is final."""
+        run = self._run
+        if run.options.store is None or tally.calendar is None or tally.people is not None:
+            return
+        new = tally.inputs(run.seen, run.published - run.seen)
+        empty = np.flatnonzero(~new.reshape(len(new), -1).any(axis=1)) if len(new) else new
+        if len(empty):
+            first = tally.calendar.shown(run.seen + int(empty[0]), 1)[0]
+            self.note(f"{number(len(empty), 'step')} without rows released as empty, the first {first}.")
+
+    def _largest_error(self) -> int:
+        """The largest error of any release, at the confidence asked for."""
+        run = self._run
+        settled = run.settled
+        steps = run.horizon or max(run.closed, 1)
+        bound = settled._terms.distance
+        return largest_error(settled.mechanism, settled.budget, bound, steps, run.options.confidence)
+
+    def _choice(self) -> str:
+        run = self._run
+        settled = run.settled
         name = type(settled.mechanism).__name__
-        if publication.wanted.mechanism != "auto":
+        horizon = run.horizon
+        if run.options.mechanism != "auto":
             return f"Mechanism: {name}, as asked."
-        horizon = publication.horizon
         if horizon is None:
             return f"Mechanism: {name}, the best known without a last step."
         if horizon > PLAN_STEPS:
@@ -93,34 +168,27 @@ class Notes:
         reason = found.reason if type(found.mechanism) is type(settled.mechanism) else f"{name}."
         return f"Mechanism: {reason}"
 
-    def _promise(self, settled: Counter) -> str:
-        publication = self._publication
-        wanted = publication.wanted
-        step = max(publication.tally.steps, publication.seen, 1)
-        _, off = accuracy(settled, step, 1, wanted.confidence)
-        if wanted.user is not None:
-            who = f"every user, of whom at most {wanted.times:,} rows are counted"
+    def _promise(self) -> str:
+        options = self._run.options
+        if options.user is not None:
+            who = f"every user, of whom at most {number(options.max_contributions, 'row')} are counted"
         else:
             who = "every single row (for people with several rows: --user and --max-contributions)"
-        return (
-            f"Budget {budget_in_words(wanted.budget)} for all releases together protects {who}. Release {step:,} is"
-            f" within ±{off[0]:,} of the true total {'of the rows counted ' if wanted.user else ''}with"
-            f" {100 * wanted.confidence:g} % confidence."
-        )
+        return f"Budget {budget_in_words(options.budget)} for all releases together protects {who}."
 
     def _dropped(self, report_dropped: float | None) -> None:
-        people = self._publication.tally.people
+        people = self._run.tally.people
         assert people is not None  # noqa: S101
         if report_dropped is None:
             self.note(
-                f"Rows beyond {people.limit.times:,} a user were dropped. How many is withheld: it would be a figure"
-                " about people (--report-dropped spends budget on it)."
+                f"Rows beyond {people.limit.times:,} for each user are left out of all totals. How many is withheld:"
+                " it would be a figure about people (--report-dropped spends budget on it)."
             )
             return
         # One user changes the number of users with dropped rows by one at most, however many rows they have.
         one = Counter(1, zcdp(report_dropped))
         users = one.add(people.limit.people_over)
-        low, high = one.interval(self._publication.wanted.confidence)
+        low, high = one.interval(self._run.options.confidence)
         self.note(
-            f"Users with dropped rows (private, ρ = {report_dropped:g} more): {users:,}, between {low:,} and {high:,}."
+            f"Users with rows left out (private, ρ = {report_dropped:g} more): {users:,}, between {low:,} and {high:,}."
         )

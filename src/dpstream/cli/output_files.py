@@ -13,9 +13,10 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from dpstream.cli.targets import NotWritten, Target, check_target
 from dpstream.errors import InvalidArgument
 
-__all__ = ["FORMS", "Form", "check_apart", "check_output", "check_writable", "form_of", "print_table", "write_rows"]
+__all__ = ["FORMS", "Form", "check_apart", "check_output", "form_of", "print_table", "write_rows"]
 
 Form = Literal["csv", "jsonl", "parquet", "table"]
 FORMS: dict[str, Form] = {"csv": "csv", "jsonl": "jsonl", "parquet": "parquet", "table": "table"}
@@ -26,17 +27,8 @@ def check_output(output: Path) -> Form:
     """The form that a file's suffix asks for; refused unless the file can be written, before any work is done."""
     if output.suffix.lower() not in _SUFFIXES:
         raise InvalidArgument("--output", str(output), f"a file ending in {', '.join(_SUFFIXES)}")
-    check_writable("--output", output)
+    check_target("--output", output)
     return _SUFFIXES[output.suffix.lower()]
-
-
-def check_writable(option: str, path: Path) -> None:
-    """Refuse a path that cannot be written."""
-    folder = path.absolute().parent
-    if path.is_dir() or not folder.is_dir():
-        raise InvalidArgument(option, str(path), "a file in a folder that is there")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise InvalidArgument(option, str(path), "a file that may be written")
 
 
 def check_apart(written: dict[str, Path | None], read: Sequence[str]) -> None:
@@ -63,28 +55,29 @@ def form_of(given: str | None, *, as_json: bool) -> Form:
     return FORMS[given]
 
 
-def write_rows(frames: Iterable[pl.DataFrame], form: Form, output: Path | None, *, header: bool = True) -> None:
-    """Write all rows: to standard output, or to a file that appears when it is complete."""
-    if output is None:
-        try:
-            _write(frames, form, sys.stdout.buffer, header)
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            raise  # the reader has seen enough
-        except OSError as error:
-            # What could not be written must not be tried again when Python ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise InvalidArgument("standard output", error.strerror, "a place that can be written") from None
-        return
-    draft = output.with_name(f".{output.name}.{os.getpid()}")
+def write_rows(frames: Iterable[pl.DataFrame], form: Form, target: Target | None, *, header: bool = True) -> None:
+    """Write all rows: to standard output, or to a file, which the caller finishes.
+
+    Raises
+    ------
+    NotWritten
+        If the disk or whatever else is behind it does not take them.
+    """
     try:
-        with draft.open("wb") as file:
-            _write(frames, form, file, header)
-        draft.replace(output)
+        if target is not None:
+            _write(frames, form, target.file, header)
+            target.file.flush()
+            return
+        _write(frames, form, sys.stdout.buffer, header)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # the reader has seen enough
     except OSError as error:
-        raise InvalidArgument("--output", str(output), f"a file that can be written ({error.strerror})") from None
-    finally:
-        draft.unlink(missing_ok=True)
+        if target is not None:
+            raise NotWritten(f"{target.option} {target.path}", error.strerror or str(error)) from None
+        # Point standard output at /dev/null, so that Python's flush at exit does not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise NotWritten("standard output", error.strerror or str(error)) from None
 
 
 def _write(frames: Iterable[pl.DataFrame], form: Form, file: Any, header: bool) -> None:

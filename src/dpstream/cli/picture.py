@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpstream.charts import require_matplotlib
-from dpstream.cli.output_files import check_writable
+from dpstream.cli.targets import NotWritten, Target, check_target, opened
 from dpstream.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Plot", "check_picture", "save_picture"]
+__all__ = ["Plot", "check_picture", "draw_into", "save_picture"]
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html")
 
@@ -40,7 +40,7 @@ def check_picture(path: Path | None) -> None:
         return
     if path.suffix.lower() not in SUFFIXES:
         raise InvalidArgument("--plot", str(path), f"a file ending in {', '.join(SUFFIXES)}")
-    check_writable("--plot", path)
+    check_target("--plot", path)
     require_matplotlib()
 
 
@@ -52,13 +52,31 @@ def save_picture(figure: Figure, path: Path, title: str) -> None:
     InvalidArgument
         If the file cannot be written.
     """
+    with opened("--plot", path) as target:
+        if target is not None:
+            draw_into(target, figure, title)
+
+
+def draw_into(target: Target, figure: Figure, title: str) -> None:
+    """Write the picture into a target that is open, and finish it.
+
+    Raises
+    ------
+    NotWritten
+        If the disk does not take it.
+    """
+    suffix = target.path.suffix.lower()
+    held = io.BytesIO()
+    if suffix == ".html":
+        held.write(_page(figure, html.escape(title)).encode())
+    else:
+        figure.savefig(held, format=suffix[1:], dpi=150)
     try:
-        if path.suffix.lower() == ".html":
-            path.write_text(_page(figure, html.escape(title)), encoding="utf-8")
-        else:
-            figure.savefig(path, dpi=150)
+        target.file.write(held.getbuffer())
+        target.file.flush()
     except OSError as error:
-        raise InvalidArgument("--plot", str(path), f"a file that can be written ({error.strerror})") from None
+        raise NotWritten(f"{target.option} {target.path}", error.strerror or str(error)) from None
+    target.finish()
 
 
 def _page(figure: Figure, title: str) -> str:

@@ -12,12 +12,12 @@ from rich.table import Table
 from dpstream.arguments import check_whole
 from dpstream.budget import Budget, noise_scale
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
-from dpstream.cli.least_budget import budget_kind, largest_error, least_budget, widest_noise
 from dpstream.cli.picture import Plot, check_picture, save_picture
 from dpstream.cli.plan_picture import error_over_budget, error_over_steps
 from dpstream.cli.printed import narrow_table, say, show_table
 from dpstream.errors import BudgetError, InvalidArgument
 from dpstream.release.interval import check_confidence, rounded_variance
+from dpstream.release.least_budget import budget_kind, largest_error, least_budget, widest_noise
 from dpstream.release.plan import UNBOUNDED_STEPS, Objective, Plan, _size, _time, _title
 from dpstream.release.plan import plan as ranked
 from dpstream.store.composition import budget_as_json

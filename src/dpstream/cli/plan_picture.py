@@ -10,11 +10,11 @@ import numpy as np
 from dpstream.budget import Budget, noise_scale
 from dpstream.charts import ACCENT, curve, new_figure
 from dpstream.cli.budget_options import budget_in_words
-from dpstream.cli.least_budget import BudgetKind, largest_error
 from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.binary import Binary
 from dpstream.mechanisms.smooth import SmoothBinary
 from dpstream.release.interval import half_width, noise_at
+from dpstream.release.least_budget import BudgetKind, largest_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

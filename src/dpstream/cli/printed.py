@@ -10,12 +10,21 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["narrow_table", "progress_bar", "say", "show_table"]
+__all__ = ["narrow_table", "number", "progress_bar", "say", "show_table"]
 
 
 def say(console: Console, text: str, style: str = "") -> None:
     """Print a sentence: wrapped between words on a terminal, in one line where another program reads it."""
     console.print(Text(text, style), soft_wrap=not console.is_terminal, highlight=False)
+
+
+def number(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural where that is due.
+
+    >>> number(1, "step"), number(2000, "step")
+    ('1 step', '2,000 steps')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def narrow_table(headings: Sequence[str], *, title: str | None = None, words: Sequence[str] = ()) -> Table:
@@ -42,7 +51,7 @@ def show_table(console: Console, table: Table) -> None:
 
 
 def progress_bar() -> Progress:
-    """A bar on standard error, gone when the work is done, and never there unless somebody looks at a terminal."""
+    """Return a progress bar on standard error that vanishes when done; disabled unless that is a terminal."""
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),

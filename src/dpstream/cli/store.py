@@ -21,6 +21,7 @@ from dpstream.cli.group import BAD_INPUT, FOUND_WRONG
 from dpstream.cli.output_files import check_output, write_rows
 from dpstream.cli.printed import narrow_table, progress_bar, say, show_table
 from dpstream.cli.release_files import frame_of
+from dpstream.cli.targets import opened
 from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
 from dpstream.store import Store
 from dpstream.store.composition import Spent, budget_as_json
@@ -136,7 +137,10 @@ def releases(
     shape = tuple(settings["shape"])
     console = Console()
     if output is not None and form is not None:
-        write_rows([frame_of(found, shape, settings["dtype"], flat=form == "csv")], form, output)
+        with opened("--output", output) as target:
+            write_rows([frame_of(found, shape, settings["dtype"], flat=form == "csv")], form, target)
+            if target is not None:
+                target.finish()
         if not as_json:
             say(console, f"{len(found):,} releases of {name} written to {output}.")
     if as_json:

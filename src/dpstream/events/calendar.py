@@ -84,13 +84,22 @@ class Calendar:
                 self._starts, self._edges = further, _microseconds(further)
         return int(np.searchsorted(self._edges, _microseconds(last)[0], side="right"))
 
+    def ended(self, moment: Any, most: int) -> int:
+        """How many of the first `most` steps have ended by this moment."""
+        by = _one(moment, self._starts.dtype)
+        passed = (_microseconds(by)[0] - self._edges[0]) / self._length(0)
+        if passed > 2 * most + 2:  # however months differ in length: no need to lay out what comes after
+            return most
+        return min(max(self.reach(by) - 1, 0), most)
+
     def _laid_out(self, last: pl.Series) -> pl.Series:
         """The beginnings of all steps up to a moment."""
         first = self._starts[:1]
         if not self._by_wall_clock:
             return _range(first, last, self.every)
         wall = _range(_on_the_wall(first).dt.truncate(self.every), _on_the_wall(last), self.every)
-        return _in_zone(wall, first)
+        # A day that a zone left out (30 December 2011 in Samoa) begins when the next one does: it is no step.
+        return _in_zone(wall, first).unique(maintain_order=True)
 
     def lay_out(self, count: int) -> None:
         """Know the beginnings of at least so many steps, whether or not there is data for them."""
@@ -107,7 +116,7 @@ class Calendar:
         earlier.reach(end)
         moved = int(np.searchsorted(earlier._edges, old))
         if moved == earlier._edges.size or earlier._edges[moved] != old:
-            raise InvalidArgument("--from", None, f"given: steps of {self.every} do not meet across the data's range")
+            raise InvalidArgument("start", None, f"given: steps of {self.every} do not meet across the data's range")
         self._starts, self._edges = earlier._starts, earlier._edges
         return moved
 
@@ -125,7 +134,7 @@ class Calendar:
     def _check_reach(self, last: pl.Series) -> None:
         """Before a range is laid out to a moment that may be in the year 9999."""
         if (_microseconds(last)[0] - self._edges[0]) / self._length(0) > MOST_STEPS:
-            raise InvalidArgument("--every", self.every, f"so long that the data has at most {MOST_STEPS:,} steps")
+            raise InvalidArgument("every", self.every, f"so long that there are at most {MOST_STEPS:,} steps")
 
     def _length(self, step: int) -> int:
         """About how many microseconds a step lasts: on the wall, where no clock leaps."""
@@ -141,11 +150,11 @@ def check_every(every: str) -> str:
             return every
     except (pl.exceptions.PolarsError, OverflowError, ValueError):
         pass
-    raise InvalidArgument("--every", every, f"a length of time {_UNITS}")
+    raise InvalidArgument("every", every, f"a length of time {_UNITS}")
 
 
-def parse_moment(option: str, text: str, zone: str | None, *, end_of_day: bool = False) -> pl.Series:
-    """A date or moment that was given as an option, on the clock of the zone; of a date the beginning, or the end."""
+def parse_moment(argument: str, text: str, zone: str | None, *, end_of_day: bool = False) -> pl.Series:
+    """Read a date or moment given as an argument, on the clock of the zone; of a date the beginning, or the end."""
     try:
         moment = dt.datetime.fromisoformat(text)
         if end_of_day and ":" not in text and "T" not in text:
@@ -153,7 +162,9 @@ def parse_moment(option: str, text: str, zone: str | None, *, end_of_day: bool =
         if moment.tzinfo is not None:
             moment = moment.astimezone(dt.UTC)
     except (ValueError, OverflowError):
-        raise InvalidArgument(option, text, "a date such as 2026-01-31 or a moment such as 2026-01-31T06:00") from None
+        raise InvalidArgument(
+            argument, text, "a date such as 2026-01-31 or a moment such as 2026-01-31T06:00"
+        ) from None
     if moment.tzinfo is not None:
         return pl.Series([moment]).dt.cast_time_unit("us").dt.convert_time_zone(zone or "UTC")
     wall = pl.Series([moment]).dt.cast_time_unit("us")
@@ -183,7 +194,7 @@ def _on_the_wall(moments: pl.Series) -> pl.Series:
 
 
 def _in_zone(wall: pl.Series, like: pl.Series) -> pl.Series:
-    """When a clock on the wall of this zone shows these times: the first time if twice, when it leaps if never."""
+    """Convert wall-clock times to this zone. Ambiguous: the earlier one. Skipped: the instant of the change."""
     zone = like.dtype.time_zone  # type: ignore[attr-defined]
     if zone is None:
         return wall

@@ -1,7 +1,8 @@
-"""What one row adds, and to which category: 1 or the value of a column, checked against what was declared."""
+"""What one row adds (1, or the value of a column) and to which category, checked against what was declared."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,14 +42,14 @@ class Measure:
 
     def __post_init__(self) -> None:
         if (self.by is None) != (not self.categories):
-            raise InvalidArgument(
-                "--by and --values", (self.by, list(self.categories)), "given together, or not at all"
-            )
-        repeated = {name for name in self.categories if self.categories.count(name) > 1}
+            missing = "by" if self.by is None else "categories"
+            raise InvalidArgument(missing, None, "given: a column and its categories go together")
+        repeated = sorted(name for name, times in Counter(self.categories).items() if times > 1)
         if repeated:
-            raise InvalidArgument("--values", ", ".join(sorted(repeated)), "each category once")
+            shown = ", ".join(repeated[:5]) + (", ..." if len(repeated) > 5 else "")
+            raise InvalidArgument("categories", shown, "each category once")
         if self.undeclared == "other" and OTHER in self.categories:
-            raise InvalidArgument("--values", OTHER, "without the name that undeclared categories are counted under")
+            raise InvalidArgument("categories", OTHER, "without the name that undeclared categories are counted under")
 
     @property
     def columns(self) -> list[str]:
@@ -75,7 +76,7 @@ class Measure:
         bad = whole.is_null() | (whole < self.least) | (whole > self.bound)
         if bad.any():
             row = int(bad.arg_max() or 0)
-            allowed = f"a whole number from {self.least} to {self.bound} (--bound)"
+            allowed = f"a whole number from {self.least} to {self.bound} (bound={self.bound})"
             raise RowRefused(where=table.where(row), column=self.value, given=column[row], allowed=allowed)
         return whole.to_numpy()
 
@@ -96,7 +97,8 @@ class Measure:
         if self.undeclared == "other":
             return known.fill_null(len(self.categories)).to_numpy()
         row = int(known.is_null().arg_max() or 0)
-        allowed = f"a category of --values ({', '.join(self.categories)}); --undeclared other counts the rest together"
+        shown = ", ".join(self.categories[:20]) + (", ..." if len(self.categories) > 20 else "")
+        allowed = f"one of the categories ({shown}); undeclared='other' counts the rest together"
         raise RowRefused(where=table.where(row), column=self.by, given=column[row], allowed=allowed)
 
 

@@ -1,18 +1,20 @@
-"""Whose row it is: at most so many rows of one person are counted, over all runs together."""
+"""Limits how many rows of one person are counted, over all runs together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dpstream.errors import RowRefused
+from dpstream.errors import InvalidArgument, RowRefused
 from dpstream.events.tables import Table
 from dpstream.release.contribution_limit import ContributionLimit
+from dpstream.release.person_id import WHITE_SPACE, person_id
 
-__all__ = ["Contribution", "People"]
+__all__ = ["Contribution", "People", "person_ids"]
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,22 @@ class People:
     Parameters
     ----------
     column
-        The column of user ids.
+        The column of user ids; `person_id` says which spellings are one person.
     limit
         Counts the rows of each.
     remember
-        Whether to say whose rows were kept: for a store, which must know the next time.
+        Whether to report whose rows were kept: for a store, which must know the next time.
+    fold_case
+        Whether ids that differ in letter case only are one person.
     """
 
-    def __init__(self, column: str, limit: ContributionLimit, *, remember: bool = False) -> None:
+    def __init__(
+        self, column: str, limit: ContributionLimit, *, remember: bool = False, fold_case: bool = False
+    ) -> None:
         self.column = column
         self.limit = limit
         self._remember = remember
+        self._fold_case = fold_case
 
     def kept(
         self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp]
@@ -54,10 +61,10 @@ class People:
         TooManyPeople
             If there are more than there is room for.
         """
-        users = table.frame[self.column][rows].cast(pl.String)
-        nobody = users.is_null() | (users == "").fill_null(False)
-        if nobody.any():
-            row = int(rows[int(nobody.arg_max() or 0)])
+        given = table.frame[self.column][rows]
+        users = person_ids(given, fold_case=self._fold_case)
+        if users.null_count():
+            row = int(rows[int(users.is_null().arg_max() or 0)])
             raise RowRefused(
                 where=table.where(row), column=self.column, given=table.frame[self.column][row], allowed="a user"
             )
@@ -78,3 +85,37 @@ class People:
         counted = frame.filter(pl.col("nth") < pl.col("allowed")).group_by("user", "step").len()
         found = [Contribution(user, step, count) for user, step, count in counted.iter_rows()]
         return kept, found
+
+
+def person_ids(column: pl.Series, *, fold_case: bool = False) -> pl.Series:
+    """Return `person_id` of each value of a column, null where there is none.
+
+    Examples
+    --------
+    >>> person_ids(pl.Series([7.0, None, 8.5])).to_list()
+    ['7', None, '8.5']
+    """
+    if column.dtype.is_integer():
+        return column.cast(pl.String)
+    if column.dtype.is_nested() or column.dtype in (pl.Null, pl.Object):
+        return pl.Series([None] * column.len(), dtype=pl.String)
+    if column.dtype in (pl.Categorical, pl.Enum) or column.dtype.is_temporal() or column.dtype.is_decimal():
+        column = column.cast(pl.String)
+    elif column.dtype.is_float():
+        column = column.fill_nan(None)
+    if column.dtype != pl.String or fold_case:
+        each = {one: _person_id(one, fold_case) for one in column.unique().to_list() if one is not None}
+        return pl.Series([None if one is None else each[one] for one in column.to_list()], dtype=pl.String)
+    ids = column.str.normalize("NFC").str.strip_chars(WHITE_SPACE)
+    with_fraction = ids.str.contains(r"^-?[0-9]+\.0+$").fill_null(False)
+    if with_fraction.any():
+        numbers = [_person_id(one, False) for one in ids.filter(with_fraction)]
+        ids = ids.scatter(with_fraction.arg_true(), numbers)
+    return pl.select(pl.when(ids != "").then(ids)).to_series()
+
+
+def _person_id(person: Any, fold_case: bool) -> str | None:
+    try:
+        return person_id(person, fold_case=fold_case)
+    except InvalidArgument:
+        return None

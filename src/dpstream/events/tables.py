@@ -57,14 +57,16 @@ def format_of(source: str, given: str | None) -> Format:
     known: dict[str, Format] = {name: name for name in FORMATS}
     if given is not None:
         if given not in known:
-            raise InvalidArgument("--format", given, f"one of {', '.join(FORMATS)}")
+            raise InvalidArgument("file_format", given, f"one of {', '.join(FORMATS)}")
         return known[given]
     if source == STDIN:
         return "csv"
     path = Path(source)
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     if suffix.lower() not in _SUFFIXES:
-        raise InvalidArgument(source, suffix, f"a file ending in {', '.join(_SUFFIXES)}, or --format must be given")
+        raise InvalidArgument(
+            source, suffix, f"a file ending in {', '.join(_SUFFIXES)}, or `file_format` must be given"
+        )
     return _SUFFIXES[suffix.lower()]
 
 
@@ -75,6 +77,7 @@ def tables(
     file_format: str | None = None,
     report: Callable[[int], object] = lambda _: None,
     at_once: bool = False,
+    idle: Callable[[], float | None] | None = None,
 ) -> Iterator[Table]:
     """These columns of these sources, in order, a bounded number of rows at a time.
 
@@ -88,6 +91,8 @@ def tables(
         Called with the number of bytes read so far, of all sources together.
     at_once
         Give rows as they arrive (for a pipe).
+    idle
+        Called while a pipe has nothing to read; it returns after how many seconds it is to be called again.
 
     Raises
     ------
@@ -108,7 +113,7 @@ def tables(
             report(done)
 
         with ExitStack() as stack:
-            stream = stack.enter_context(_open(source))
+            stream = stack.enter_context(_open(source, idle))
             name = "standard input" if source == STDIN else source
             if kind == "parquet":
                 yield from _parquet(_on_disk(stream, source, stack), name, columns, so_far)
@@ -124,16 +129,16 @@ def tables(
                 yield from _lines(pieces, name, columns) if kind == "jsonl" else _records(pieces, name, columns)
 
 
-def _open(source: str) -> BinaryIO:
+def _open(source: str, idle: Callable[[], float | None] | None) -> BinaryIO:
     if source == STDIN:
         # A reader of our own: closing it must not close the program's standard input.
         if _has_fileno():
-            return interruptible(sys.stdin.fileno())
+            return interruptible(sys.stdin.fileno(), idle)
         return io.BufferedReader(io.BytesIO(sys.stdin.buffer.read()))
     try:
         if Path(source).is_dir():
             raise SourceMissing(source=source, reason="is a folder, not a file")
-        return interruptible(source)
+        return interruptible(source, idle)
     except OSError as error:
         raise SourceMissing(source=source, reason=(error.strerror or str(error)).lower()) from None
 
@@ -164,7 +169,7 @@ def _records(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iter
             raise damage
         yield Table(frame.select(columns or names[:1]), chunk.where)
     if not names:
-        raise SourceMissing(source=name, reason="is empty")
+        raise SourceMissing(source=name, reason="is empty, without even a header")
 
 
 def _names(chunk: Chunk, options: dict[str, Any]) -> list[str]:
@@ -183,8 +188,6 @@ def _lines(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iterat
             _check_columns(name, columns, _keys(chunk, frame, columns))
         empty = False
         yield Table(frame, chunk.where)
-    if empty:
-        raise SourceMissing(source=name, reason="is empty")
 
 
 def _parsed(chunk: Chunk, parse: Callable[..., pl.DataFrame], **options: object) -> pl.DataFrame:
@@ -241,8 +244,6 @@ def _parquet(path: str, name: str, columns: Sequence[str], report: Callable[[int
             report(size * first // max(total, 1))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise SourceDamaged(where=name, what=f"not a Parquet file ({str(error).splitlines()[0]})") from None
-    if not first:
-        raise SourceMissing(source=name, reason="holds no rows")
 
 
 def _check_columns(name: str, columns: Sequence[str], present: list[str]) -> None:

@@ -1,8 +1,9 @@
-"""Rows added up to one input a step: a step is a stretch of time, or every row is a step of its own."""
+"""Adds rows up to one input for each step: a step is a stretch of time, or every row is a step of its own."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -21,8 +22,9 @@ __all__ = ["Order", "RowTally", "Tally", "TimeTally"]
 
 #: Far above what a step may hold, far enough below 2^63 that one more table cannot pass it unseen.
 FARTHEST = 1 << 61
-#: "sorted": a row of an earlier step is a mistake. "any": rows come in any order. "late": an earlier step is closed.
-Order = Literal["sorted", "any", "late"]
+#: "sorted": a row of an earlier step is a mistake. "any": rows come in any order. "late": a row closes all steps before
+#: its own, and rows for closed steps are late. "open": rows come in any order until `TimeTally.close` says otherwise.
+Order = Literal["sorted", "any", "late", "open"]
 
 
 class Tally(ABC):
@@ -128,10 +130,19 @@ class TimeTally(Tally):
         A moment of the first step; None: the first row's, or with order="any" the earliest row's.
     until
         A moment of the last step there may be, instead of a horizon.
+    through
+        Says how many steps are to be released once the calendar is known, whatever the data hold; None: up to the
+        last row's step. Rows of later steps are left out, and nobody's limit is used up by them.
     order
         See `Order`.
     seen
         So many steps were released before: their rows are added up apart, to be recognised, not counted.
+
+    Attributes
+    ----------
+    before, after, late, old
+        How many rows were left out because their step is before the first, after the last that is to be released,
+        closed in this run, or was released in an earlier run.
     """
 
     def __init__(
@@ -144,6 +155,7 @@ class TimeTally(Tally):
         *,
         start: pl.Series | None = None,
         until: pl.Series | None = None,
+        through: Callable[[Calendar, int], int] | None = None,
         order: Order = "sorted",
         seen: int = 0,
     ) -> None:
@@ -154,22 +166,41 @@ class TimeTally(Tally):
         self.seen = seen
         self._fixed = start is not None
         self._until = until
+        self._through = through
+        self._most: int | None = None
+        self._closed = 0
         self.calendar = None if start is None else Calendar(every, start)
-        self._limit()
         self._width = max(len(measure.names), 1)
         self._sums = np.zeros((0, self._width), dtype=np.int64)
         self._steps = 0
         self._last = 0
-        self.before = 0
-        self.late = 0
+        self.before = self.after = self.late = self.old = 0
+        self._limit()
 
     @property
     def columns(self) -> list[str]:
         return [self._timestamps.column, *self._columns()]
 
     @property
+    def timestamps(self) -> Timestamps:
+        """What reads the times."""
+        return self._timestamps
+
+    @property
     def steps(self) -> int:
+        return self._steps if self._most is None else self._most
+
+    @property
+    def data_steps(self) -> int:
+        """How many steps there are up to the last that has a row."""
         return self._steps
+
+    def close(self, steps: int) -> None:
+        """Count no further row of the first `steps` steps."""
+        self._closed = max(self._closed, steps)
+        self._make_room(self._closed)
+        if self.calendar is not None:
+            self.calendar.lay_out(self._closed)
 
     def take(self, table: Table) -> None:
         if not table.frame.height:
@@ -186,8 +217,9 @@ class TimeTally(Tally):
         steps = self._placed(table, moments)
         rows = np.flatnonzero(steps >= 0) if steps.min() < 0 else np.arange(height)
         self.before += height - rows.size
-        if rows.size and self._order != "any":
+        if rows.size and self._order in ("sorted", "late"):
             rows = self._in_order(table, steps, rows, moments)
+        rows = self._not_closed(steps, rows)
         if rows.size < height:
             steps = steps[rows]
             amounts = None if amounts is None else amounts[rows]
@@ -195,6 +227,7 @@ class TimeTally(Tally):
         self.rows += height
         if not rows.size:
             return
+        self.old += int((steps < self.seen).sum())
         if self.people is not None:
             new = steps >= self.seen
             kept = self._kept(table, steps[new], rows[new])
@@ -221,12 +254,28 @@ class TimeTally(Tally):
         if not moments.is_sorted():
             return False
         first, last = self.calendar.steps(moments.gather([0, moments.len() - 1])).tolist()
-        if first < 0 or last >= self.horizon or (self._order != "any" and first < self._last):
+        if first < self._closed or last >= self._end or (self._order in ("sorted", "late") and first < self._last):
             return False
         self._reach(last + 1)
-        self._sums[first : last + 1, 0] += self.calendar.counts(moments, first, last)
+        counts = self.calendar.counts(moments, first, last)
+        self._sums[first : last + 1, 0] += counts
+        self.old += int(counts[: max(self.seen - first, 0)].sum())
         self._last = last
         return True
+
+    @property
+    def _end(self) -> int:
+        """The number of steps that rows are counted for."""
+        return self.horizon if self._most is None else self._most
+
+    def _not_closed(self, steps: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The rows whose steps are neither closed nor after the last that is to be released."""
+        theirs = steps[rows]
+        closed = (theirs < self._closed) & (theirs >= self.seen)
+        after = theirs >= self._end
+        self.late += int(closed.sum())
+        self.after += int(after.sum())
+        return rows[~(closed | after)] if closed.any() or after.any() else rows
 
     def _placed(self, table: Table, moments: pl.Series) -> NDArray[np.int64]:
         """The step of each row, within the horizon."""
@@ -240,7 +289,7 @@ class TimeTally(Tally):
                 where=table.where(row),
                 column=self._timestamps.column,
                 given=str(moments[row]),
-                allowed=f"one of the {self.horizon:,} steps from {self.calendar.start} on (--horizon, --until)",
+                allowed=f"one of the {self.horizon:,} steps from {self.calendar.start} on",
             )
         return steps
 
@@ -254,9 +303,15 @@ class TimeTally(Tally):
             self._limit()
 
     def _limit(self) -> None:
-        """Count the steps up to the last moment there may be, once the first one is known."""
-        if self.calendar is not None and self._until is not None:
+        """Count the steps up to the last there may be and the last to be released, once the first one is known."""
+        if self.calendar is None:
+            return
+        if self._until is not None:
             self.horizon = self.calendar.reach(self._until)
+        if self._through is not None:
+            self._most = max(min(self._through(self.calendar, self.horizon), self.horizon), self.seen)
+            self.calendar.lay_out(self._most)
+            self._make_room(self._most)
 
     def _in_order(
         self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp], moments: pl.Series
@@ -274,7 +329,7 @@ class TimeTally(Tally):
                 where=table.where(row),
                 column=self._timestamps.column,
                 given=str(moments[row]),
-                allowed="rows in order, none of an earlier step than the row before it (--any-order takes them as they"
+                allowed="rows in order, none of an earlier step than the row before it (order='any' takes them as they"
                 " come)",
             )
         self._last = int(furthest[-1])
@@ -282,11 +337,15 @@ class TimeTally(Tally):
         return rows[~early]
 
     def _reach(self, steps: int) -> None:
+        """Know that there are rows up to this number of steps."""
+        self._make_room(steps)
+        self._steps = max(self._steps, steps)
+
+    def _make_room(self, steps: int) -> None:
         if steps > len(self._sums):
             room = np.zeros((max(steps, 2 * len(self._sums)), self._width), dtype=np.int64)
             room[: len(self._sums)] = self._sums
             self._sums = room
-        self._steps = max(self._steps, steps)
 
     def _add(self, cells: NDArray[np.int64], amounts: NDArray[np.int64] | None) -> None:
         flat = self._sums.reshape(-1)

@@ -46,12 +46,27 @@ class Timestamps:
     zone
         Where the calendar is. Timestamps with an offset are converted to it; those without are taken to be in it. None:
         as they stand, or UTC for those with an offset.
+
+    Attributes
+    ----------
+    offsets
+        Whether any timestamp so far came with an offset.
+    ambiguous
+        How many timestamps so far fall into an hour that the zone's clock shows twice and name no offset: they are
+        taken to be in the first of the two.
+
+    Notes
+    -----
+    A leap second (23:59:60) is counted with the second before it, so that it stays on its day. An hour that the clock
+    skipped does not exist, and is refused.
     """
 
     def __init__(self, column: str, time_format: str | None = None, zone: str | None = None) -> None:
         self.column = column
         self._format = time_format
         self.zone = None if zone is None else _check_zone(zone)
+        self.offsets = False
+        self.ambiguous = 0
 
     def read(self, table: Table) -> pl.Series:
         """The moments of these rows, in the zone.
@@ -90,7 +105,11 @@ class Timestamps:
         if self._format is None:
             self._format = self._guessed(column, table)
         # Without the cache: timestamps seldom repeat, and the cache is slower than reading them.
-        return column.str.to_datetime(self._format, time_unit="us", strict=False, cache=False)
+        moments = column.str.to_datetime(self._format, time_unit="us", strict=False, cache=False)
+        leap = column.str.contains(":60", literal=True).fill_null(False)
+        if leap.any():  # read as the first second of the next minute
+            moments = pl.select(pl.when(leap).then(moments.dt.offset_by("-1s")).otherwise(moments)).to_series()
+        return moments
 
     def _from_numbers(self, column: pl.Series, table: Table) -> pl.Series:
         if self._format not in _EPOCHS:
@@ -98,7 +117,7 @@ class Timestamps:
                 where=table.where(0),
                 column=self.column,
                 given=column[0],
-                allowed="a timestamp (for numbers since 1970 give --time-format s, ms or us)",
+                allowed=f"a timestamp (numbers since 1970: time_format='s', 'ms' or 'us'{_likely(column)})",
             )
         factor = _EPOCHS[self._format]
         near = column.is_between(_FIRST // factor, _LAST // factor).fill_null(False)
@@ -118,18 +137,25 @@ class Timestamps:
                 where=table.where(0),
                 column=self.column,
                 given=first[0],
-                allowed="a timestamp such as 2026-01-31 or 2026-01-31T14:30:00+01:00 (--time-format tells other forms)",
+                allowed="a timestamp such as 2026-01-31 or 2026-01-31T14:30:00+01:00 (time_format='%d/%m/%Y' reads"
+                " other forms)",
             )
         return best
 
     def _placed(self, moments: pl.Series) -> pl.Series:
         aware = moments.dtype.time_zone is not None  # type: ignore[attr-defined]
+        self.offsets |= aware
         if self.zone is None:
             return moments.dt.convert_time_zone("UTC") if aware else moments
         if aware:
             return moments.dt.convert_time_zone(self.zone)
-        # Of an hour that comes twice, the first; an hour that is left out does not exist, and is refused.
-        return moments.dt.replace_time_zone(self.zone, ambiguous="earliest", non_existent="null")
+        try:
+            return moments.dt.replace_time_zone(self.zone, ambiguous="raise", non_existent="null")
+        except pl.exceptions.ComputeError:
+            first = moments.dt.replace_time_zone(self.zone, ambiguous="earliest", non_existent="null")
+            second = moments.dt.replace_time_zone(self.zone, ambiguous="latest", non_existent="null")
+            self.ambiguous += int((first != second).sum())
+            return first
 
     def _expected(self, dtype: pl.DataType) -> str:
         zone = f" that exists in {self.zone}" if self.zone else ""
@@ -138,9 +164,18 @@ class Timestamps:
         return f"a timestamp of the form {self._format}{zone}" if dtype == pl.String else f"a timestamp{zone}"
 
 
+def _likely(column: pl.Series) -> str:
+    """Say which unit of numbers since 1970 would be a date of our time."""
+    first = column[0] if column.len() else None
+    for unit, factor in _EPOCHS.items():
+        if first is not None and 10**15 // 2 < abs(int(first)) * factor < 4 * 10**15:
+            return f"; {first} looks like {unit}"
+    return ""
+
+
 def _check_zone(zone: str) -> str:
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InvalidArgument("--time-zone", zone, "a name such as Europe/Vienna or UTC") from None
+        raise InvalidArgument("time_zone", zone, "a name such as Europe/Vienna or UTC") from None
     return zone

@@ -1,4 +1,4 @@
-"""What an accuracy costs: how far releases may be off under a budget, and the least budget for which that is enough."""
+"""The largest error of a stream's releases under a budget, and the least budget that keeps it below a target."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ BudgetKind = Callable[[float], Budget]
 
 
 def budget_kind(delta: float | None, *, pure: bool) -> BudgetKind:
-    """Budgets of one kind: pure ε, ε with this δ, or ρ."""
+    """Return the function that makes a budget of one kind from a number: pure ε, ε with this δ, or ρ."""
     if pure:
         if delta is not None:
-            raise InvalidArgument("--delta", delta, "left out with --pure")
+            raise InvalidArgument("delta", delta, "left out with pure=True")
         return pure_dp
     if delta is None:
         return zcdp
@@ -55,7 +55,7 @@ def largest_error(mechanism: Mechanism, budget: Budget, bound: float, steps: int
 def least_budget(
     mechanism: Mechanism, kind: BudgetKind, target: int, *, bound: float, steps: int, confidence: float
 ) -> Budget:
-    """The least budget of a kind with which every release is off by at most `target`, with this confidence.
+    """Return the least budget of a kind with which every release is off by at most `target`, with this confidence.
 
     Rounded up to five digits; 0.1 % less is not enough.
 
@@ -64,7 +64,7 @@ def least_budget(
     InvalidArgument
         If no sensible budget does it.
     """
-    target, confidence = check_whole("--target-error", target, least=0), check_confidence(confidence)
+    target, confidence = check_whole("target_error", target, least=0), check_confidence(confidence)
 
     def enough(amount: float) -> bool:
         return largest_error(mechanism, kind(amount), bound, steps, confidence) <= target
@@ -76,12 +76,12 @@ def least_budget(
     while enough(low) and low > LEAST:
         low, high = low / 2, low
     if enough(low) or not enough(high):
-        raise InvalidArgument("--target-error", target, "an error that a sensible budget allows")
+        raise InvalidArgument("target_error", target, "an error that a sensible budget allows")
     while high > low * (1 + 1e-9):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
     amount = _rounded_up(high)
-    # To be wrong here would be to promise too much, or to waste: so it is looked at, and not only reasoned.
+    # Check the result: a wrong budget would break the promise or waste noise.
     assert enough(amount)  # noqa: S101
     assert not enough(0.999 * amount)  # noqa: S101
     return kind(amount)
