@@ -221,12 +221,12 @@ def test_verify_finds_a_changed_release(path):  # noqa: F811
 def test_verify_finds_damage(path):  # noqa: F811
     with dp.Store(path) as store:
         store.counter("visits", 10, dp.zcdp(0.5)).extend([1, 0, 1])
-        with store._home.database.atomic() as connection:
+        with store._files.database.atomic() as connection:
             connection.execute("UPDATE batches SET sealed = ?", (b"\x55" * 52,))
     result = invoke("verify", path)
     assert result.exit_code == 1
     assert result.output.count("not as sealed") == 1
-    with dp.Store(path) as store, store._home.database.atomic() as connection:
+    with dp.Store(path) as store, store._files.database.atomic() as connection:
         connection.execute("UPDATE streams SET t = 2")
     result = invoke("verify", path)
     assert result.exit_code == 1

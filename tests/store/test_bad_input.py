@@ -162,7 +162,7 @@ def test_old_formats_are_brought_up_to_date_and_newer_ones_refused(path, monkeyp
         patched.setattr(database, "MIGRATIONS", later)
         with dp.Store(path) as store:
             assert store.releases("visits") == [(1, None, value)]
-            assert store._home.database.rows("SELECT note FROM streams") == [(None,)]
+            assert store._files.database.rows("SELECT note FROM streams") == [(None,)]
             visits(store).add(1)
     before = everything(path)
     with pytest.raises(StoreTooNew, match="format 2, but this dpstream knows formats up to 1"):
@@ -173,7 +173,7 @@ def test_old_formats_are_brought_up_to_date_and_newer_ones_refused(path, monkeyp
 def test_settings_of_a_later_version_are_refused(path):
     with dp.Store(path) as store:
         visits(store).close()
-        home = store._home
+        home = store._files
         row = store._row("visits")
         more = row.configuration.replace("{", '{"also": 1, ', 1)
         with home.database.atomic() as connection:

@@ -232,10 +232,10 @@ def test_several_parts(path, monkeypatch):
         visits.extend([1], 4, contributions=(told[3:4], [1]))
     with dp.Store(path) as store:
         visits = counter(store, people=20)
-        kept = people.read_people(store._home.database, visits._seals, visits._lease.row)
+        kept = people.read_people(store._files.database, visits._seals, visits._lease.row)
         assert kept.fingerprints.tolist() == sorted(told.tolist())
         assert kept.events.tolist() == [1 + (one == told[3]) for one in sorted(told)]
-        assert store._home.database.rows("SELECT count(*) FROM people") == [(3,)]
+        assert store._files.database.rows("SELECT count(*) FROM people") == [(3,)]
 
 
 def test_verifying_while_another_process_counts(path):

@@ -283,7 +283,7 @@ def test_swapped_and_edited_rows(path):
             with visits(store, name) as counter:
                 counter.extend([1, 1], first_position=0)
                 counter.extend([2, 2], first_position=2)
-        database = store._home.database
+        database = store._files.database
         for edit in (
             "UPDATE streams SET sealed = (SELECT sealed FROM streams WHERE name = 'b') WHERE name = 'a'",
             "UPDATE streams SET t = 3 WHERE name = 'a'",
@@ -338,7 +338,7 @@ def test_a_lease_left_by_a_dead_process(path):
         holder = store._row("visits").holder_pid
         assert holder not in (None, os.getpid())
         # Even if another process has its number now.
-        with store._home.database.atomic() as connection:
+        with store._files.database.atomic() as connection:
             connection.execute("UPDATE streams SET holder_pid = ?", (os.getppid(),))
         counter = visits(store)
         assert counter.t == 2
@@ -451,7 +451,7 @@ def test_a_file_replaced_under_an_open_writer(path):
     with dp.Store(path) as store, dp.Store(path) as other:
         counter = visits(store)
         counter.add(1)
-        with other._home.database.atomic() as connection:
+        with other._files.database.atomic() as connection:
             connection.execute("UPDATE streams SET generation = generation + 1")
         for _ in range(2):
             with pytest.raises(LeaseLost):
@@ -474,7 +474,7 @@ def test_steps_that_vanish_under_an_open_writer(path):
         counter.add(1)
         old = store._row("visits")
         counter.add(1)
-        with store._home.database.atomic() as connection:
+        with store._files.database.atomic() as connection:
             connection.execute("UPDATE streams SET t = 1, sealed = ?", (old.sealed,))
             connection.execute("DELETE FROM batches WHERE first = 2")
         for _ in range(2):

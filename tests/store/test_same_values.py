@@ -100,7 +100,7 @@ def test_a_damaged_noise_state_is_made_again(path):
         counter = store.counter("c", **settings)
         for x in DATA[:50]:
             counter.add(int(x))
-        with store._home.database.atomic() as connection:
+        with store._files.database.atomic() as connection:
             states = connection.execute("SELECT count(*) FROM noise_states").fetchone()[0]
             connection.execute("UPDATE noise_states SET state = zeroblob(100)")
         assert 1 <= states <= 2

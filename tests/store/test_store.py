@@ -1,4 +1,3 @@
-import sys
 import threading
 
 import numpy as np
@@ -7,9 +6,10 @@ import pytest
 import dpstream as dp
 from dpstream.errors import (
     BudgetLimitExceeded,
-    DpstreamError,
+    InvalidArgument,
     StoreBusy,
     StoreClosed,
+    StoreDamaged,
     StoreMismatch,
     StreamRetired,
     StreamUnknown,
@@ -40,7 +40,7 @@ def test_files_are_private_and_show_no_secret(path):
         counter = visits(store)
         counter.add(1)
         digits = path.with_name("counts.db.key").read_text().split()[1]
-        assert digits not in repr(store) + repr(counter) + repr(store._home.seals) + repr(counter._seals)
+        assert digits not in repr(store) + repr(counter) + repr(store._files.seals) + repr(counter._seals)
     for file in path.parent.iterdir():
         assert file.stat().st_mode & 0o077 == 0, file
     assert not any(bytes.fromhex(digits) in content for content in everything(path).values())
@@ -90,7 +90,7 @@ def test_one_writer_many_readers(path):
                 visits(second)
             assert caught.value.pid is not None
             assert caught.value.started.startswith("20")
-        with store._home.database.atomic():  # in the middle of a commit
+        with store._files.database.atomic():  # in the middle of a commit
             assert other.releases("visits") == [(1, None, value)]
         visits(other, name="else").add(1)
         counter.close()
@@ -137,11 +137,60 @@ def test_a_limit_refuses_what_would_exceed_it(path):
         with pytest.raises(BudgetLimitExceeded, match="rho = 1 over 2 streams"):
             visits(store, "c")
         assert everything(path) == before
-        store.close()
-    with dp.Store(path, limit=dp.zcdp(0.1)) as store:
-        visits(store, "a").add(1)  # it was there before
-    with dp.Store(path, limit=dp.pure_dp(9.0)) as store, pytest.raises(BudgetLimitExceeded):
-        store.counter("pure", 10, dp.pure_dp(0.1))
+
+
+def test_a_limit_is_kept_in_the_file(path):
+    with dp.Store(path, limit=dp.zcdp(1.0)) as store:
+        visits(store, "a")
+        visits(store, "b")
+    with dp.Store(path) as store:  # another day; nobody says the limit
+        assert store.limit == dp.zcdp(1.0)
+        with pytest.raises(BudgetLimitExceeded):
+            visits(store, "c")
+        visits(store, "a").add(1)
+    dp.Store(path, limit=dp.zcdp(1.0)).close()
+    before = everything(path)
+    with pytest.raises(InvalidArgument, match=r"limit must be ZCDP\(rho=1.0\), which this store keeps.*set_limit"):
+        dp.Store(path, limit=dp.zcdp(9.0))
+    assert everything(path) == before
+
+
+def test_changing_the_limit_is_an_act_of_its_own(path):
+    with dp.Store(path) as store, dp.Store(path) as other:
+        assert store.limit is None
+        visits(store, "a")
+        store.set_limit(dp.zcdp(0.5))
+        assert other.limit == dp.zcdp(0.5)
+        with pytest.raises(BudgetLimitExceeded):
+            visits(other, "b")
+        for less in (dp.zcdp(0.4), dp.pure_dp(9)):
+            with pytest.raises(InvalidArgument, match=r"limit must be at least what is promised already: rho = 0\.5"):
+                store.set_limit(less)
+        for bad in (0.5, "zcdp"):
+            with pytest.raises(InvalidArgument):
+                store.set_limit(bad)
+        assert store.limit == dp.zcdp(0.5)
+        store.set_limit(dp.approx_dp(10, 1e-6))
+        visits(other, "b")
+        store.set_limit(None)
+        assert other.limit is None
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "DELETE FROM about WHERE name = 'limit'",
+        "UPDATE about SET value = CAST(replace(value, '0.5', '5.0') AS BLOB) WHERE name = 'limit'",
+        "UPDATE about SET value = x'' WHERE name = 'limit'",
+    ],
+)
+def test_a_limit_that_was_touched_shows(path, edit):
+    with dp.Store(path, limit=dp.zcdp(0.5)) as store:
+        with store._files.database.atomic() as connection:
+            connection.execute(edit)
+        for use in (lambda: store.limit, lambda: visits(store), lambda: store.set_limit(None)):
+            with pytest.raises(StoreDamaged, match="the store's limit"):
+                use()
 
 
 def test_composition_is_exact_for_gaussians():
@@ -192,26 +241,13 @@ def test_threads_share_a_counter(path):
         store.check()
 
 
-class Polars:
-    """As much of it as is used."""
-
-    Int64 = int
-
-    @staticmethod
-    def DataFrame(data, schema_overrides):  # noqa: N802
-        assert set(schema_overrides) == set(data)
-        return data
-
-
-def test_releases_as_a_frame(path, monkeypatch):
+def test_releases_as_a_frame(path):
     with dp.Store(path) as store:
+        assert visits(store, "empty").t == 0
         values = visits(store).extend([1, 2], first_position=7).tolist()
-        monkeypatch.setitem(sys.modules, "polars", None)
-        with pytest.raises(DpstreamError, match="pip install polars"):
-            store.releases("visits", frame=True)
-        monkeypatch.setitem(sys.modules, "polars", Polars)
         frame = store.releases("visits", frame=True)
-        assert frame == {"step": [1, 2], "position": [7, 8], "value": values}
+        assert frame.to_dict(as_series=False) == {"step": [1, 2], "position": [7, 8], "value": values}
+        assert store.releases("empty", frame=True).schema == frame.schema
 
 
 def test_no_two_streams_share_noise(path):

@@ -164,7 +164,7 @@ def test_while_another_process_writes(path):
 
 def change_releases(store, change, name="visits"):
     """Change the releases of a stream's only batch, and seal them as the store would."""
-    home = store._home
+    home = store._files
     row = stream_row.read(home.database, home.seals, name)
     seals = home.seals.stream(row.tag)
     with home.database.atomic() as connection:
@@ -181,7 +181,7 @@ def change_releases(store, change, name="visits"):
 
 
 def change_sums(store, change, name="visits"):
-    home = store._home
+    home = store._files
     row = stream_row.read(home.database, home.seals, name)
     seals = home.seals.stream(row.tag)
     sealed = seals.seal_sums(change(row.sums(seals, home.database)), row.place)
@@ -335,11 +335,11 @@ def test_a_changed_running_sum(path, dtype):
 def test_what_the_seals_show_is_a_finding_too(path):
     with dp.Store(path) as store:
         visits(store).extend([1, 0, 1])
-        with store._home.database.atomic() as connection:
+        with store._files.database.atomic() as connection:
             connection.execute("UPDATE batches SET count = 2")
         (found,) = store.verify("visits").findings
         assert "not as sealed" in found
-        with store._home.database.atomic() as connection:
+        with store._files.database.atomic() as connection:
             connection.execute("UPDATE streams SET t = 2")
         assert "sums of stream 'visits' at step 2" in store.verify("visits").findings[0]
 
@@ -347,7 +347,7 @@ def test_what_the_seals_show_is_a_finding_too(path):
 def test_releases_past_the_last_step(path):
     with dp.Store(path) as store:
         visits(store).extend([1, 0, 1])
-        with store._home.database.atomic() as connection:
+        with store._files.database.atomic() as connection:
             connection.execute("INSERT INTO batches SELECT stream, 4, 1, sealed FROM batches")
         assert store.verify("visits").findings == ("there are releases past its last step 3",)
 

@@ -71,7 +71,7 @@ def live(path: Path, visible: Path, offsets: dict[str, int], seed: int, sabotage
         SABOTAGE[sabotage]()
     shown = os.open(visible, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     store = dp.Store(path)
-    store._home.database.connection.set_trace_callback(lambda _: pause(chance))
+    store._files.database.connection.set_trace_callback(lambda _: pause(chance))
     streams = {name: open_stream(store, name) for name in NAMES}
     at = {name: max(0, offsets[name] - chance.choice((0, 0, 1, 5))) for name in NAMES}
     shift = dict.fromkeys(NAMES, 0)
@@ -239,7 +239,7 @@ def judge(path: Path, visible: Path, offsets: dict[str, int], report: Report) ->
 def replay(store: dp.Store, name: str, steps: int) -> list[bytes]:
     """What the same key and the source's data give, in one go, without a store."""
     row = store._row(name)
-    key = store._home.seals.noise_key(name, row.tag, row.configuration)
+    key = store._files.seals.noise_key(name, row.tag, row.configuration)
     return [np.asarray(value).tobytes() for value in plain(name, key).extend(inputs(name)[:steps])]
 
 
@@ -255,7 +255,7 @@ def plain(name: str, key: bytes | None):
 def wrong_sum(store: dp.Store, name: str, steps: int) -> int:
     """How far the true sum in the file is from the source's, in inputs."""
     row = store._row(name)
-    kept = row.sums(store._home.seals.stream(row.tag), store._home.database)[8:]
+    kept = row.sums(store._files.seals.stream(row.tag), store._files.database)[8:]
     if name == "vectors":
         total = np.zeros(3)
         for vector in VECTORS[:steps]:

@@ -26,8 +26,7 @@ from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMisma
 from dpstream.store import Store
 from dpstream.store.composition import Spent, budget_as_json
 from dpstream.store.database import MIGRATIONS
-from dpstream.store.files import check_file
-from dpstream.store.opening import check_path
+from dpstream.store.files import check_file, check_path
 from dpstream.store.rebuilt import rebuilt
 from dpstream.store.verification import Verified
 

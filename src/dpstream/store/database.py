@@ -6,7 +6,6 @@ A store's database carries its own application id, so that no other SQLite file 
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dpstream.errors import StoreBusy, StoreDamaged, StoreError, StoreFull, StoreNotWritten, StoreReadOnly, StoreTooNew
-from dpstream.store.files import APPLICATION_ID, OpenFile, draft, publish, unwritten
+from dpstream.store.files import APPLICATION_ID, Draft, OpenFile, os_error_as_store_error
 
 __all__ = ["MIGRATIONS", "SQLITE_ERRORS", "Database", "create_database"]
 
@@ -76,7 +75,7 @@ class Database:
         try:
             self._file = OpenFile(path)  # before it is: from here on nobody in this process looks into it
         except OSError as error:
-            raise unwritten(error, path) from error
+            raise os_error_as_store_error(error, path) from error
         try:
             self.connection = _connect(path)
         except BaseException:
@@ -118,7 +117,7 @@ class Database:
                     with contextlib.suppress(sqlite3.Error):
                         self.connection.execute("ROLLBACK")
                 if isinstance(error, SQLITE_ERRORS):
-                    raise named(error, self.path) from error
+                    raise sqlite_error_as_store_error(error, self.path) from error
                 raise
 
     @contextlib.contextmanager
@@ -148,11 +147,11 @@ class Database:
         try:
             yield
         except SQLITE_ERRORS as error:
-            raise named(error, self.path) from error
+            raise sqlite_error_as_store_error(error, self.path) from error
 
 
-def named(error: Exception, path: Path) -> StoreError:
-    """SQLite's error under the name it has here."""
+def sqlite_error_as_store_error(error: Exception, path: Path) -> StoreError:
+    """Return the StoreError that means what SQLite's error means here."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(path=str(path))
@@ -167,26 +166,23 @@ def named(error: Exception, path: Path) -> StoreError:
 
 def create_database(path: Path, about: dict[str, bytes]) -> None:
     """Make a complete, empty store at `path`, unless another process is faster."""
-    made = draft(path)
     try:
-        os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        connection = _connect(made, wal=False)
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            _migrate(connection, 0)
-            connection.executemany("INSERT INTO about VALUES (?, ?)", about.items())
-            connection.execute("COMMIT")
-            connection.execute("PRAGMA journal_mode = WAL")
-        finally:
-            connection.close()
-        publish(made, path)
+        with Draft(path) as made:
+            connection = _connect(made.path, wal=False)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                _migrate(connection, 0)
+                connection.executemany("INSERT INTO about VALUES (?, ?)", about.items())
+                connection.execute("COMMIT")
+                connection.execute("PRAGMA journal_mode = WAL")
+            finally:
+                connection.close()
+            made.publish()
     except sqlite3.Error as error:
-        raise named(error, path) from error
+        raise sqlite_error_as_store_error(error, path) from error
     except OSError as error:
-        raise unwritten(error, path) from error
-    finally:
-        made.unlink(missing_ok=True)
+        raise os_error_as_store_error(error, path) from error
 
 
 def _connect(path: Path, *, wal: bool = True) -> sqlite3.Connection:
@@ -200,7 +196,7 @@ def _connect(path: Path, *, wal: bool = True) -> sqlite3.Connection:
             check_same_thread=False,
         )
     except sqlite3.Error as error:
-        raise named(error, path) from error
+        raise sqlite_error_as_store_error(error, path) from error
     try:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
@@ -211,7 +207,7 @@ def _connect(path: Path, *, wal: bool = True) -> sqlite3.Connection:
     except BaseException as error:
         connection.close()
         if isinstance(error, SQLITE_ERRORS):
-            raise named(error, path) from error
+            raise sqlite_error_as_store_error(error, path) from error
         raise
     return connection
 

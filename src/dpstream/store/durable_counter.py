@@ -33,7 +33,7 @@ class DurableCounter(DurableRelease[Counter]):
 
     def interval(self, confidence: float = 0.95) -> tuple[Any, Any]:
         """(low, high) around the last release; see `Counter.interval`."""
-        with self._home.lock:
+        with self._files.lock:
             return self._release().interval(confidence)
 
     @property
@@ -53,14 +53,14 @@ class DurableCounter(DurableRelease[Counter]):
         StoreDamaged
             If the record of who was counted is missing or changed.
         """
-        with self._home.lock:
+        with self._files.lock:
             self._release()
             row = self._lease.row
             if self._rows_per_person is None or row.people is None:
                 raise InvalidArgument("rows_per_person", None, "given when the stream is created: Store.counter(...)")
-            self._people = read_people(self._home.database, self._seals, row)
+            self._people = read_people(self._files.database, self._seals, row)
             limit = ContributionLimit(
-                self._rows_per_person, capacity=row.people, key=self._home.seals.people_key(row.tag)
+                self._rows_per_person, capacity=row.people, key=self._files.seals.people_key(row.tag)
             )
             for person, events in zip(self._people.fingerprints.tolist(), self._people.events.tolist(), strict=True):
                 limit.restore(person, events)

@@ -29,11 +29,11 @@ from dpstream.errors import (
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.stream import NoiseStream
-from dpstream.store.home import Home
 from dpstream.store.noise_states import save_state, saved_states
 from dpstream.store.people import Contributions, CountedPeople, as_contributions, read_people, write_people
 from dpstream.store.positions import already_taken, recorded
 from dpstream.store.releases import read_batches
+from dpstream.store.store_files import StoreFiles
 from dpstream.store.stream_row import Lease, StreamRow, read
 
 __all__ = ["DurableRelease"]
@@ -75,14 +75,14 @@ L = TypeVar("L", bound=Live)
 class DurableRelease(ABC, Generic[L]):
     """A stream of a store, open for writing. Made by `Store.counter` and `Store.running_sum`."""
 
-    def __init__(self, home: Home, lease: Lease, settled: L) -> None:
-        self._home = home
+    def __init__(self, files: StoreFiles, lease: Lease, settled: L) -> None:
+        self._files = files
         self._lease = lease
         self._settled = settled  # the settings, under a key that is never used
-        self._seals = home.seals.stream(lease.row.tag)
-        self._key = home.seals.noise_key(lease.row.name, lease.row.tag, lease.row.configuration)
+        self._seals = files.seals.stream(lease.row.tag)
+        self._key = files.seals.noise_key(lease.row.name, lease.row.tag, lease.row.configuration)
         self._open = True
-        self._give_back = weakref.finalize(self, home.witness.unlock, lease.slot)
+        self._give_back = weakref.finalize(self, files.witness.unlock, lease.slot)
         self._coordinates = math.prod(settled.shape)
         self._state_step = 0
         self._live: L | None = None
@@ -105,13 +105,13 @@ class DurableRelease(ABC, Generic[L]):
 
     def close(self) -> None:
         """Give the stream back, for others to write. What was released stays."""
-        with self._home.lock:
-            if self._open and not self._home.forked:
+        with self._files.lock:
+            if self._open and not self._files.forked:
                 self._open = False
                 self._live = None
-                if not self._home.closed:
+                if not self._files.closed:
                     try:
-                        self._home.witness.synchronise()
+                        self._files.witness.synchronise()
                     finally:
                         self._give_back()
 
@@ -161,7 +161,7 @@ class DurableRelease(ABC, Generic[L]):
     @property
     def clipped(self) -> int:
         """How many steps' inputs were clipped."""
-        with self._home.lock:
+        with self._files.lock:
             return self._release().clipped
 
     def stddev(self, t: int | None = None) -> float:
@@ -170,7 +170,7 @@ class DurableRelease(ABC, Generic[L]):
 
     def describe(self) -> str:
         """One paragraph in plain words: what is promised, to whom, against whom, and what is not."""
-        with self._home.lock:
+        with self._files.lock:
             return self._release().describe()
 
     # -- adding -------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class DurableRelease(ABC, Generic[L]):
         StoreFull, StoreReadOnly, StoreNotWritten, StoreBusy, LeaseLost, StoreClosed, StoreDamaged
             If the step cannot be made durable; nothing is released.
         """
-        with self._home.lock:
+        with self._files.lock:
             release = self._release()
             row = self._lease.row
             if position is None:
@@ -203,7 +203,7 @@ class DurableRelease(ABC, Generic[L]):
                 return self._commit_one(release, x, None, None)
             rows = self._checked_row(release, x)
             if already_taken(row, position, 1):
-                return self._scalar(recorded(self._home.database, self._seals, row, rows, position)[0])
+                return self._scalar(recorded(self._files.database, self._seals, row, rows, position)[0])
             self._check_people()
             start = position if row.first_position is None else row.first_position
             return self._commit_one(release, x, self._seals.input_digests(row.t + 1, rows), start)
@@ -236,7 +236,7 @@ class DurableRelease(ABC, Generic[L]):
         TooManyPeople
             If there is no room for so many people; nothing changes.
         """
-        with self._home.lock:
+        with self._files.lock:
             release = self._release()
             self._counted = None if contributions is None else self._with_more_people(contributions)
             try:
@@ -250,7 +250,7 @@ class DurableRelease(ABC, Generic[L]):
         if times is None or row.people is None:
             raise InvalidArgument("contributions", "given", "left out: this stream was created without rows_per_person")
         if self._people is None:
-            self._people = read_people(self._home.database, self._seals, row)
+            self._people = read_people(self._files.database, self._seals, row)
         return self._people.plus(as_contributions(contributions), times=times, room=row.people)
 
     def _check_people(self) -> None:
@@ -284,7 +284,7 @@ class DurableRelease(ABC, Generic[L]):
             if old and self._counted is not None:
                 raise InvalidArgument("contributions", f"position {first_position}", "of new steps only")
             if old:
-                before = recorded(self._home.database, self._seals, row, rows[:old], first_position)
+                before = recorded(self._files.database, self._seals, row, rows[:old], first_position)
                 if old == len(rows):
                     return before
                 xs = xs[old:]
@@ -312,7 +312,7 @@ class DurableRelease(ABC, Generic[L]):
             )  # fmt: skip
             sealed = self._seals.seal_batch(row.t + 1, count, values, digests)
             saved = self._state_to_save(release, t)
-            with self._home.database.atomic() as connection:
+            with self._files.database.atomic() as connection:
                 lease.move(connection, t, first_position, moved.sealed)
                 connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", (row.id, row.t + 1, count, sealed))
                 if self._counted is not None and row.people is not None:
@@ -321,7 +321,7 @@ class DurableRelease(ABC, Generic[L]):
                     save_state(connection, row.id, t, *saved)
             lease.row = moved
             self._people = self._counted
-            lease.record = self._home.witness.mark(lease.slot, lease.record, t)
+            lease.record = self._files.witness.mark(lease.slot, lease.record, t)
         except BaseException:
             self._live = self._people = None
             raise
@@ -349,7 +349,7 @@ class DurableRelease(ABC, Generic[L]):
 
     def _release(self) -> L:
         """The live counter or sum, read from the file if it is not in memory."""
-        self._home.check("the store")
+        self._files.check("the store")
         if not self._open:
             raise StoreClosed(what=f"the stream {self._lease.row.name!r}")
         # An interrupt between a step in memory and its commit leaves memory ahead of the file.
@@ -358,30 +358,30 @@ class DurableRelease(ABC, Generic[L]):
         return self._live
 
     def _reopened(self) -> L:
-        home, lease = self._home, self._lease
-        row = read(home.database, home.seals, lease.row.name)
+        files, lease = self._files, self._lease
+        row = read(files.database, files.seals, lease.row.name)
         if row is None or row.tag != lease.row.tag or row.generation != lease.row.generation or row.retired:
             raise LeaseLost(name=lease.row.name)
         if row.t < lease.record.last:  # steps that this writer committed are gone: an old file was put in its place
             raise LeaseLost(name=lease.row.name)
         last: NDArray[Any] | None = None
         if row.t:
-            (batch,) = read_batches(home.database, row, self._seals, row.t, row.t)
+            (batch,) = read_batches(files.database, row, self._seals, row.t, row.t)
             last = batch.values[0]
-        further = home.database.rows("SELECT max(first) FROM batches WHERE stream = ?", (row.id,))[0][0]
+        further = files.database.rows("SELECT max(first) FROM batches WHERE stream = ?", (row.id,))[0][0]
         if further is not None and not (isinstance(further, int) and further <= row.t):
-            raise home.database.damaged(f"there are releases of stream {row.name!r} past its last step {row.t}")
-        sums = row.sums(self._seals, home.database)
+            raise files.database.damaged(f"there are releases of stream {row.name!r} past its last step {row.t}")
+        sums = row.sums(self._seals, files.database)
         live = self._resumed(sums, last, row)
         lease.row = row
         # An interrupted commit may have succeeded, and not have been noted yet.
         if lease.record.last != row.t:
-            lease.record = home.witness.mark(lease.slot, lease.record, row.t)
+            lease.record = files.witness.mark(lease.slot, lease.record, row.t)
         return live
 
     def _resumed(self, sums: bytes, last: NDArray[Any] | None, row: StreamRow) -> L:
         """A live release at step t, from the newest saved state of the noise that opens, or else from none."""
-        states = saved_states(self._home.database, row)
+        states = saved_states(self._files.database, row)
         for step, state in states:
             try:
                 live = self._resume(row.t, sums, last, state)

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from dpstream.errors import InputShapeError
 from dpstream.release.running_sum import RunningSum
 from dpstream.store.durable_release import DurableRelease
-from dpstream.store.home import Home
 from dpstream.store.noise_states import resumed_noise
+from dpstream.store.store_files import StoreFiles
 from dpstream.store.stream_row import Lease
 
 __all__ = ["DurableSum"]
@@ -30,9 +30,9 @@ class DurableSum(DurableRelease[RunningSum]):
     that of `DurableCounter` on what is counted and released.
     """
 
-    def __init__(self, home: Home, lease: Lease, settled: RunningSum, threads: int | None) -> None:
+    def __init__(self, files: StoreFiles, lease: Lease, settled: RunningSum, threads: int | None) -> None:
         self._threads = threads
-        super().__init__(home, lease, settled)
+        super().__init__(files, lease, settled)
 
     @property
     def dtype(self) -> np.dtype[Any]:

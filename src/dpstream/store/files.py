@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
+import fcntl
 import os
+import re
+import stat
 import struct
 import threading
 from pathlib import Path
+from typing import Self
 
 from dpstream.errors import (
     ForkedStore,
+    InvalidArgument,
     NotAStore,
     StoreError,
     StoreFull,
@@ -26,50 +30,85 @@ from dpstream.errors import (
 
 __all__ = [
     "APPLICATION_ID",
+    "Draft",
     "OpenFile",
     "check_file",
-    "draft",
-    "publish",
+    "check_path",
+    "os_error_as_store_error",
+    "read_start",
     "refuse_open_files",
     "sweep",
     "synchronise",
-    "unwritten",
 ]
 
 #: "dpst" in the header of a database, where SQLite keeps a number for exactly this.
 APPLICATION_ID = 0x64707374
+#: SQLite opens no longer paths, and adds "-journal" to those of databases it makes.
+LONGEST_PATH = 512 - len("-journal") - 1
+#: What is added to the path of a database for its other files; the last three are SQLite's. (Key files have their own
+#: errors.)
+SUFFIXES = ("", ".witness", "-wal", "-shm", "-journal")
+#: What `Draft` adds to a name at most: a dot before it; a dot, a process number, a dash and 8 digits after it.
+DRAFT_BYTES = len(".") + len(".4194304-01234567")
+
+
+def check_path(path: object) -> Path:
+    """Return a store's path as an absolute one.
+
+    Raises
+    ------
+    InvalidArgument
+        If it is not text, holds NUL or bytes that are not UTF-8, names no file, or is too long for the files of a
+        store: nothing is left behind of a store that could only be made in part.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgument("path", path, "a path")
+    text = os.fspath(path)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InvalidArgument("path", path, "a path: text without NUL")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        shown = os.fsencode(text).decode("utf-8", "backslashreplace")
+        raise InvalidArgument("path", shown, "a path whose name is UTF-8 text") from None
+    if size > os.pathconf("/", "PC_PATH_MAX"):
+        raise InvalidArgument("path", f"{size:,} bytes", f"at most {LONGEST_PATH} bytes long")
+    found = Path(text).absolute()
+    if not found.name or found.name == "..":
+        raise NotAStore(path=text, found="it is a directory")
+    longest = 255 - len(".witness") - DRAFT_BYTES
+    if len(found.name.encode()) > longest:
+        raise InvalidArgument("path", f"a name of {len(found.name.encode())} bytes", f"a name of at most {longest}")
+    if len(str(found).encode()) > LONGEST_PATH - DRAFT_BYTES:
+        raise InvalidArgument(
+            "path", f"{len(str(found).encode()):,} bytes", f"at most {LONGEST_PATH - DRAFT_BYTES} bytes long"
+        )
+    return found
 
 
 def check_file(path: Path, *, newest: int) -> bool:
-    """Whether there is a store at `path`, of format `newest` or older; False if nothing is there. Changes nothing.
+    """Return whether there is a store at `path`, of format `newest` or older; False if nothing is there.
+
+    Changes nothing, and opens nothing that is not a plain file.
 
     Raises
     ------
     NotAStore, StoreTooNew
         If something else is there.
     """
-    try:
-        with _registry:
-            if path.exists():
-                identity = _identity(path)
-                if identity in _inherited_files:
-                    raise ForkedStore
-                if identity in _open_files:
-                    return True
-            with path.open("rb") as file:
-                header = file.read(100)
-    except FileNotFoundError:
-        if not path.parent.is_dir():
-            raise NotAStore(path=str(path), found="its directory does not exist") from None
-        return False
-    except IsADirectoryError:
-        raise NotAStore(path=str(path), found="it is a directory") from None
-    except NotADirectoryError:
-        raise NotAStore(path=str(path), found="its parent is not a directory") from None
-    except PermissionError:
-        raise StoreReadOnly(path=str(path)) from None
-    except OSError as error:
-        raise NotAStore(path=str(path), found=f"it cannot be read ({error.strerror})") from None
+    for suffix in SUFFIXES:
+        _check_plain(path.with_name(path.name + suffix))
+    with _registry:
+        identity = _identity_if_there(path)
+        if identity is None:
+            if not path.parent.is_dir():
+                raise NotAStore(path=str(path), found="its directory does not exist")
+            return False
+        if identity in _inherited_files:
+            raise ForkedStore
+        if identity in _open_files:
+            return True
+        header = read_start(path, 100)
     if not header:
         raise NotAStore(path=str(path), found="it is empty")
     if len(header) < 100 or header[:16] != b"SQLite format 3\0":
@@ -82,19 +121,98 @@ def check_file(path: Path, *, newest: int) -> bool:
     return True
 
 
-def draft(path: Path) -> Path:
-    """A name under which to make the file that `publish` gives its real one."""
-    return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+def read_start(path: Path, size: int) -> bytes:
+    """Return the first bytes of a plain file; never waits, as opening a named pipe would.
 
-
-def publish(made: Path, path: Path) -> bool:
-    """Give a finished file its name, durably; False if the name is taken."""
+    Raises
+    ------
+    NotAStore, StoreReadOnly
+        If it cannot be opened, or is not a plain file.
+    """
     try:
-        os.link(made, path)
-    except FileExistsError:
-        return False
-    synchronise(path.parent)
-    return True
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError as error:
+        raise _unreadable(error, path) from None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotAStore(path=str(path), found="it is not a plain file")
+        return os.read(descriptor, size)
+    except OSError as error:
+        raise _unreadable(error, path) from None
+    finally:
+        os.close(descriptor)
+
+
+def _check_plain(path: Path) -> None:
+    """Refuse what is neither a plain file nor missing, without opening it."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unreadable(error, path) from None
+    if stat.S_ISDIR(mode):
+        raise NotAStore(path=str(path), found="it is a directory")
+    if not stat.S_ISREG(mode):
+        raise NotAStore(path=str(path), found="it is not a plain file (a pipe, a socket or a device)")
+
+
+def _unreadable(error: OSError, path: Path) -> StoreError:
+    if isinstance(error, NotADirectoryError):
+        return NotAStore(path=str(path), found="its parent is not a directory")
+    if isinstance(error, PermissionError):
+        return StoreReadOnly(path=str(path))
+    return NotAStore(path=str(path), found=f"it cannot be read ({error.strerror})")
+
+
+# -- making files -----------------------------------------------------------------------------------------------------
+
+
+class Draft:
+    """An empty file beside `target`, to be written and then published as `target`; removed when the context ends.
+
+    It is locked while its maker is at work, so that `sweep` can tell what a crash left behind.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        while True:
+            self.path = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}")
+            self._descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            if _is_at(self._descriptor, self.path):
+                break
+            os.close(self._descriptor)  # swept before it was locked
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.path.unlink(missing_ok=True)
+        finally:
+            self._unlock()
+
+    def publish(self) -> bool:
+        """Give the finished file its name, durably; False if the name is taken."""
+        with _registry:  # nobody in this process opens it before this descriptor, and SQLite's locks with it, is gone
+            try:
+                os.link(self.path, self.target)
+            except FileExistsError:
+                return False
+            self._unlock()
+        synchronise(self.target.parent)
+        return True
+
+    def replace(self) -> None:
+        """Put the finished file in the place of the one that has the name, durably."""
+        self.path.replace(self.target)
+        synchronise(self.target.parent)
+
+    def _unlock(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def synchronise(directory: Path) -> None:
@@ -107,20 +225,47 @@ def synchronise(directory: Path) -> None:
 
 
 def sweep(path: Path) -> None:
-    """Remove the second names that files of this store keep if their maker is killed right after `publish`.
-
-    Other leftovers may belong to a process that is at work right now; they hold nothing that is in use.
-    """
-    for suffix in ("", ".key", ".witness"):
-        file = path.with_name(path.name + suffix)
-        for leftover in path.parent.glob(f".{glob.escape(file.name)}.*-*"):
-            with contextlib.suppress(FileNotFoundError):  # its maker may be removing it as well
-                if leftover.samefile(file):
-                    leftover.unlink()
+    """Remove the drafts of this store whose makers were killed; those of makers that are at work stay."""
+    made = re.compile(re.escape(f".{path.name}") + r"(\.key|\.witness)?\.\d+-[0-9a-f]{8}(-journal)?")
+    with contextlib.suppress(OSError):  # a directory that cannot be read or written has no drafts that we could remove
+        for entry in os.scandir(path.parent):
+            if made.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                _remove_abandoned(path, path.with_name(entry.name))
 
 
-def unwritten(error: OSError, path: Path) -> StoreError:
-    """An operating system's error under the name it has here."""
+def _remove_abandoned(path: Path, leftover: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):  # its maker may be removing it as well
+        # The second name of a file that is in place may be removed at any time. It must not be opened: closing it
+        # would end SQLite's locks.
+        if any(_same(leftover, path.with_name(path.name + suffix)) for suffix in ("", ".key", ".witness")):
+            leftover.unlink()
+            return
+        descriptor = os.open(leftover, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(descriptor, leftover):
+                leftover.unlink()
+        except BlockingIOError:
+            pass  # its maker is at work
+        finally:
+            os.close(descriptor)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except FileNotFoundError:
+        return False
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Return whether an open file still has this name."""
+    found, there = os.fstat(descriptor), _identity_if_there(path)
+    return there == (found.st_dev, found.st_ino)
+
+
+def os_error_as_store_error(error: OSError, path: Path) -> StoreError:
+    """Return the StoreError that means what the operating system's error means here."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return StoreFull(path=str(path))
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -152,7 +297,7 @@ class OpenFile:
             _open_files[self._identity] = _open_files.get(self._identity, 0) + 1
 
     def close(self) -> None:
-        """SQLite has closed it."""
+        """Forget the file: SQLite has closed it."""
         with _registry:
             if self._identity is not None:
                 _open_files[self._identity] -= 1
@@ -164,3 +309,10 @@ class OpenFile:
 def _identity(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_dev, found.st_ino
+
+
+def _identity_if_there(path: Path) -> tuple[int, int] | None:
+    try:
+        return _identity(path)
+    except FileNotFoundError:
+        return None

@@ -20,11 +20,11 @@ from dpstream.errors import InvalidArgument, StateError, StreamUnknown
 from dpstream.noise.stream import NoiseStream
 from dpstream.release.counter import Counter
 from dpstream.release.running_sum import RunningSum
-from dpstream.store.home import Home
 from dpstream.store.noise_states import resumed_noise, saved_states
 from dpstream.store.rebuilt import rebuilt
 from dpstream.store.releases import Batch, read_batches
 from dpstream.store.sealing import INPUT_BYTES
+from dpstream.store.store_files import StoreFiles
 from dpstream.store.stream_row import StreamRow, read
 
 __all__ = ["Implied", "implied", "implied_inputs"]
@@ -43,9 +43,9 @@ class Implied(NamedTuple):
     digests: bytes | None
 
 
-def implied_inputs(home: Home, name: str, first: int, last: int) -> NDArray[np.int64]:
+def implied_inputs(files: StoreFiles, name: str, first: int, last: int) -> NDArray[np.int64]:
     """The inputs of the steps from `first` to `last` of a counter; see `Store.recorded_inputs`."""
-    row = read(home.database, home.seals, name)
+    row = read(files.database, files.seals, name)
     if row is None:
         raise StreamUnknown(name=name)
     if row.settings["lane"] != "exact":
@@ -53,23 +53,25 @@ def implied_inputs(home: Home, name: str, first: int, last: int) -> NDArray[np.i
     first, last = check_whole("first", first), check_whole("last", last, least=first - 1)
     if last > row.t:
         raise InvalidArgument("last", last, f"at most {row.t}, the last step of {name!r}")
-    settled = rebuilt(row, str(home.database.path))
-    pieces = [piece.inputs for piece in implied(home, row, settled, first, last)]
+    settled = rebuilt(row, str(files.database.path))
+    pieces = [piece.inputs for piece in implied(files, row, settled, first, last)]
     return np.concatenate(pieces) if pieces else np.empty((0, *settled.shape), dtype=np.int64)
 
 
-def implied(home: Home, row: StreamRow, settled: Counter | RunningSum, first: int, last: int) -> Iterator[Implied]:
+def implied(
+    files: StoreFiles, row: StreamRow, settled: Counter | RunningSum, first: int, last: int
+) -> Iterator[Implied]:
     """What the releases of the steps from `first` to `last` imply, a piece at a time."""
     if first > last:
         return
-    seals, shape = home.seals.stream(row.tag), settled.shape
+    seals, shape = files.seals.stream(row.tag), settled.shape
     most = max(1, PIECE_VALUES // math.prod(shape))
     exact = isinstance(settled, Counter)
     kind = np.dtype(np.int64 if exact else np.float64)
     before = np.zeros((1, *shape), dtype=kind)
-    noise = _noise_after(home, row, settled, max(first - 2, 0))
+    noise = _noise_after(files, row, settled, max(first - 2, 0))
     start = max(first - 1, 1)
-    for batch in _pieces(read_batches(home.database, row, seals, start, last), most):
+    for batch in _pieces(read_batches(files.database, row, seals, start, last), most):
         # Sums of numbers that were never counted may overflow: then they wrap, and are found to be wrong.
         sums = batch.values.astype(kind) - noise.block(len(batch.values)).astype(kind)
         inputs = np.diff(sums, axis=0, prepend=before)
@@ -80,10 +82,10 @@ def implied(home: Home, row: StreamRow, settled: Counter | RunningSum, first: in
             yield Implied(batch.first + skip, batch.values[skip:], sums[skip:], inputs[skip:], digests)
 
 
-def _noise_after(home: Home, row: StreamRow, settled: Counter | RunningSum, t: int) -> NoiseStream:
+def _noise_after(files: StoreFiles, row: StreamRow, settled: Counter | RunningSum, t: int) -> NoiseStream:
     """The stream's noise, standing after step t; from a saved state if one helps."""
-    key = home.seals.noise_key(row.name, row.tag, row.configuration)
-    for step, state in saved_states(home.database, row):
+    key = files.seals.noise_key(row.name, row.tag, row.configuration)
+    for step, state in saved_states(files.database, row):
         if step <= t:
             try:
                 return resumed_noise(settled._terms, key, t, scale=settled._scale, state=state)

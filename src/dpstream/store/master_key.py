@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dpstream.errors import KeyFileDamaged, KeyFileExposed, KeyFileMissing, KeyLengthError
 from dpstream.noise.keystream import KEY_BYTES, check_key, fresh_key
-from dpstream.store.files import draft, publish, unwritten
+from dpstream.store.files import Draft, os_error_as_store_error
 
 __all__ = ["ENVIRONMENT", "KeySource", "find_key", "key_path"]
 
@@ -72,18 +72,15 @@ def _read(file: Path) -> bytes:
 
 
 def _write(file: Path, key: bytes) -> None:
-    made = draft(file)
     try:
-        descriptor = os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(f"{VERSION} {key.hex()}\n".encode())
-            opened.flush()
-            os.fsync(descriptor)
-        publish(made, file)
+        with Draft(file) as made:
+            with made.path.open("wb") as opened:
+                opened.write(f"{VERSION} {key.hex()}\n".encode())
+                opened.flush()
+                os.fsync(opened.fileno())
+            made.publish()
     except OSError as error:
-        raise unwritten(error, file) from error
-    finally:
-        made.unlink(missing_ok=True)
+        raise os_error_as_store_error(error, file) from error
 
 
 def _from_hex(digits: str, where: str) -> bytes:

@@ -21,7 +21,7 @@ from dpstream.arguments import check_whole
 from dpstream.budget import Budget
 from dpstream.errors import (
     BudgetLimitExceeded,
-    DpstreamError,
+    InvalidArgument,
     StoreBusy,
     StoreDamaged,
     StreamUnknown,
@@ -32,17 +32,18 @@ from dpstream.release.counter import Counter
 from dpstream.release.running_sum import RunningSum
 from dpstream.release.terms import Neighbours, check_budget
 from dpstream.store import stream_row
-from dpstream.store.composition import Spent, budget_from_json, compose
+from dpstream.store.composition import Spent, budget_as_json, budget_from_json, compose
 from dpstream.store.durable_counter import DurableCounter, no_counts
 from dpstream.store.durable_release import DurableRelease
 from dpstream.store.durable_sum import DurableSum, no_sums
+from dpstream.store.files import check_path
 from dpstream.store.implied import implied_inputs
 from dpstream.store.master_key import KeySource
-from dpstream.store.opening import check_path, open_home
 from dpstream.store.people import CountedPeople, read_people, write_people
 from dpstream.store.process import this_process
 from dpstream.store.releases import Release, read_batches
 from dpstream.store.settings import check_name, check_rows_per_person, check_settings, check_source, settings_of
+from dpstream.store.store_files import open_store_files
 from dpstream.store.stream_row import Lease, StreamRow
 from dpstream.store.verification import Report, Verified, verify
 from dpstream.store.witness import Record
@@ -79,7 +80,8 @@ class Store:
         32 bytes, or a function that returns them. None: the environment variable DPSTREAM_MASTER_KEY (64 hexadecimal
         digits) if it is set, or else the key file.
     limit
-        A budget that all streams of the store together may not exceed; a new stream that would is refused.
+        A budget that all streams of the store together may not exceed; a new stream that would is refused. It is kept
+        in the file: when a store is opened again, it may be left out, and `set_limit` changes it.
     adopt
         Say that this is a copy, or was moved to another disk, and that **the original will never be used again**.
 
@@ -112,8 +114,14 @@ class Store:
         adopt: bool = False,
     ) -> None:
         self.path = check_path(path)
-        self._limit = None if limit is None else check_budget(limit)
-        self._home = open_home(self.path, master_key, adopt=adopt)
+        wanted = _limit_as_json(limit)
+        self._files = open_store_files(self.path, master_key, limit=wanted, adopt=adopt)
+        if limit is not None and self._kept_limit() != wanted:
+            kept = self.limit
+            self._files.close()
+            raise InvalidArgument(
+                "limit", limit, f"{kept!r}, which this store keeps, or left out; store.set_limit(...) changes it"
+            )
         self._writers: weakref.WeakValueDictionary[str, DurableRelease[Any]] = weakref.WeakValueDictionary()
 
     def __repr__(self) -> str:
@@ -130,10 +138,47 @@ class Store:
 
     def close(self) -> None:
         """Give back every stream and close the files. What was released stays."""
-        with self._home.lock:
+        with self._files.lock:
             for writer in list(self._writers.values()):
                 writer.close()
-            self._home.close()
+            self._files.close()
+
+    # -- the limit ----------------------------------------------------------------------------------------------------
+
+    @property
+    def limit(self) -> Budget | None:
+        """The budget that all streams of the store together may not exceed; None if there is no limit."""
+        kept = json.loads(self._kept_limit())
+        return None if kept is None else budget_from_json(kept, str(self.path))
+
+    def set_limit(self, limit: Budget | None) -> None:
+        """Change the limit that is kept in the file, for all who use the store; None takes it away.
+
+        Raises
+        ------
+        InvalidArgument
+            If the streams that are there exceed it already; nothing changes.
+        """
+        files, wanted = self._files, _limit_as_json(limit)
+        with files.lock:
+            files.check("the store")
+            with files.database.atomic() as connection:
+                self._kept_limit()  # one that is damaged is not written over
+                if limit is not None and not self.spent().within(limit):
+                    raise InvalidArgument("limit", limit, f"at least what is promised already: {self.spent()}")
+                sealed = files.seals.seal_text("limit", wanted)
+                connection.execute("UPDATE about SET value = ? WHERE name = 'limit'", (sealed,))
+
+    def _kept_limit(self) -> str:
+        files = self._files
+        with files.lock:
+            files.check("the store")
+            found = files.database.rows("SELECT value FROM about WHERE name = 'limit'")
+            sealed = found[0][0] if found else None
+            kept = files.seals.open_text("limit", sealed) if isinstance(sealed, bytes) else None
+            if kept is None:
+                raise files.database.damaged("the store's limit is not as it was written")
+            return kept
 
     # -- streams ------------------------------------------------------------------------------------------------------
 
@@ -203,7 +248,7 @@ class Store:
         }
         room = None if rows_per_person is None else check_whole("people", people)
         return self._opened(
-            name, settings, no_counts(settled.shape), lambda lease: DurableCounter(self._home, lease, settled), room
+            name, settings, no_counts(settled.shape), lambda lease: DurableCounter(self._files, lease, settled), room
         )
 
     def running_sum(
@@ -236,7 +281,7 @@ class Store:
             name,
             settings_of(settled) | {"source": "", "rows_per_person": None},
             no_sums(settled.shape, settled.dtype.name),
-            lambda lease: DurableSum(self._home, lease, settled, threads),
+            lambda lease: DurableSum(self._files, lease, settled, threads),
         )
 
     def _opened(
@@ -248,27 +293,29 @@ class Store:
         people: int | None = None,
     ) -> W:
         name = check_name(name)
-        home = self._home
+        files = self._files
 
         def open_row(connection: sqlite3.Connection) -> StreamRow:
-            row = stream_row.read(home.database, home.seals, name)
+            row = stream_row.read(files.database, files.seals, name)
             if row is not None:
                 check_settings(name, row.settings, settings, str(self.path))
                 return self._with_room(connection, row, people)
             self._check_limit(name, settings)
-            row = stream_row.create(connection, home.seals, name, json.dumps(settings, sort_keys=True), nothing, people)
+            row = stream_row.create(
+                connection, files.seals, name, json.dumps(settings, sort_keys=True), nothing, people
+            )
             if people is not None:
-                write_people(connection, home.seals.stream(row.tag), row.id, 0, CountedPeople.nobody(), people)
+                write_people(connection, files.seals.stream(row.tag), row.id, 0, CountedPeople.nobody(), people)
             return row
 
-        with home.lock:
-            home.check("the store")
+        with files.lock:
+            files.check("the store")
             self._check_not_ours(name)
-            lease = stream_row.lease(home.database, home.witness, home.seals, open_row)
+            lease = stream_row.lease(files.database, files.witness, files.seals, open_row)
             try:
                 writer = make(lease)
             except BaseException:
-                home.witness.unlock(lease.slot)
+                files.witness.unlock(lease.slot)
                 raise
             self._writers[name] = writer
             return writer
@@ -277,7 +324,7 @@ class Store:
         """Inside a transaction: make room for this many people, if there is less."""
         if people is None or row.people is None or people <= row.people:
             return row
-        database, seals = self._home.database, self._home.seals.stream(row.tag)
+        database, seals = self._files.database, self._files.seals.stream(row.tag)
         counted = read_people(database, seals, row)
         grown = replace(row, people=people)
         grown = replace(grown, sealed=seals.seal_sums(row.sums(seals, database), grown.place))
@@ -288,31 +335,31 @@ class Store:
     def retire(self, name: str) -> None:
         """End a stream for good, also one that may not go on because its file is old. Its releases stay."""
         name = check_name(name)
-        home = self._home
-        with home.lock:
-            home.check("the store")
+        files = self._files
+        with files.lock:
+            files.check("the store")
             self._check_not_ours(name)
             slot = None
             try:
-                with home.database.atomic() as connection:
+                with files.database.atomic() as connection:
                     row = self._row(name)
-                    slot, record = stream_row.lock(home.witness, home.seals, row, even_if_old=True)
-                    sums = row.sums(home.seals.stream(row.tag), home.database)
-                    sealed = home.seals.stream(row.tag).seal_sums(sums, replace(row, retired=1).place)
+                    slot, record = stream_row.lock(files.witness, files.seals, row, even_if_old=True)
+                    sums = row.sums(files.seals.stream(row.tag), files.database)
+                    sealed = files.seals.stream(row.tag).seal_sums(sums, replace(row, retired=1).place)
                     connection.execute("UPDATE streams SET retired = 1, sealed = ? WHERE id = ?", (sealed, row.id))
                 generation = max(record.generation, row.generation)
-                home.witness.write(
+                files.witness.write(
                     slot, Record(record.name_digest, row.tag, generation, max(record.last, row.t), retired=True)
                 )
             finally:
                 if slot is not None:
-                    home.witness.unlock(slot)
+                    files.witness.unlock(slot)
 
     def streams(self) -> list[StreamInfo]:
         """Every stream, oldest first."""
-        with self._home.lock:
-            self._home.check("the store")
-            return [self._info(row) for row in stream_row.read_all(self._home.database, self._home.seals)]
+        with self._files.lock:
+            self._files.check("the store")
+            return [self._info(row) for row in stream_row.read_all(self._files.database, self._files.seals)]
 
     def _info(self, row: StreamRow) -> StreamInfo:
         settings = row.settings
@@ -341,11 +388,11 @@ class Store:
         Never waits for a writer, and never makes one wait.
         """
         name, since = check_name(name), check_whole("since", since, least=0)
-        home = self._home
-        with home.lock:
-            home.check("the store")
+        files = self._files
+        with files.lock:
+            files.check("the store")
             row = self._row(name)
-            batches = list(read_batches(home.database, row, home.seals.stream(row.tag), since + 1, row.t))
+            batches = list(read_batches(files.database, row, files.seals.stream(row.tag), since + 1, row.t))
         before = None if row.first_position is None else row.first_position - 1
         rows = [
             Release(step, None if before is None else before + step, value)
@@ -364,20 +411,20 @@ class Store:
 
     def check(self) -> None:
         """Read everything and hold it against its seals; raises StoreDamaged if anything is not as it was written."""
-        home = self._home
-        with home.lock:
-            home.check("the store")
-            (found,) = home.database.rows("PRAGMA integrity_check(1)")[0]
+        files = self._files
+        with files.lock:
+            files.check("the store")
+            (found,) = files.database.rows("PRAGMA integrity_check(1)")[0]
             if found != "ok":
                 raise StoreDamaged(path=str(self.path), what=f"SQLite says: {found}")
-            home.witness.check()
-            with home.database.snapshot():
-                for row in stream_row.read_all(home.database, home.seals):
-                    seals = home.seals.stream(row.tag)
-                    for _ in read_batches(home.database, row, seals, 1, row.t):
+            files.witness.check()
+            with files.database.snapshot():
+                for row in stream_row.read_all(files.database, files.seals):
+                    seals = files.seals.stream(row.tag)
+                    for _ in read_batches(files.database, row, seals, 1, row.t):
                         pass
                     if row.people is not None:
-                        read_people(home.database, seals, row)
+                        read_people(files.database, seals, row)
 
     def verify(self, name: str, report: Report | None = None) -> Verified:
         """Derive every release of a stream once more from the key, and hold it against what else is known of it.
@@ -391,9 +438,9 @@ class Store:
             If there is no such stream. What is wrong with a stream is returned, not raised.
         """
         name = check_name(name)
-        with self._home.lock:
-            self._home.check("the store")
-            return verify(self._home, name, report)
+        with self._files.lock:
+            self._files.check("the store")
+            return verify(self._files, name, report)
 
     def recorded_inputs(self, name: str, first: int, last: int) -> NDArray[np.int64]:
         """**Secret**: the true inputs of the steps from `first` to `last` of a counter, one row each, as counted.
@@ -410,14 +457,14 @@ class Store:
             If it is a running sum, whose releases are rounded, or has no such steps (they count from 1).
         """
         name = check_name(name)
-        with self._home.lock:
-            self._home.check("the store")
-            return implied_inputs(self._home, name, first, last)
+        with self._files.lock:
+            self._files.check("the store")
+            return implied_inputs(self._files, name, first, last)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _row(self, name: str) -> StreamRow:
-        row = stream_row.read(self._home.database, self._home.seals, name)
+        row = stream_row.read(self._files.database, self._files.seals, name)
         if row is None:
             raise StreamUnknown(name=name)
         return row
@@ -430,19 +477,22 @@ class Store:
             raise StoreBusy(name=name, pid=process.pid, started=process.started)
 
     def _check_limit(self, name: str, settings: dict[str, Any]) -> None:
-        if self._limit is None:
+        limit = self.limit
+        if limit is None:
             return
         asked = budget_from_json(settings["budget"], str(self.path))
         present = [info.budget for info in self.streams()]
-        if not compose([*present, asked]).within(self._limit):
-            raise BudgetLimitExceeded(name=name, limit=self._limit, spent=compose(present), asked=asked)
+        if not compose([*present, asked]).within(limit):
+            raise BudgetLimitExceeded(name=name, limit=limit, spent=compose(present), asked=asked)
+
+
+def _limit_as_json(limit: Budget | None) -> str:
+    return json.dumps(None if limit is None else budget_as_json(check_budget(limit)), sort_keys=True)
 
 
 def _polars(rows: list[Release], *, single_counts: bool) -> Any:
-    try:
-        import polars
-    except ImportError:
-        raise DpstreamError("frame=True needs Polars: pip install polars; without it, releases() gives rows") from None
+    import polars  # here, because it takes long to load
+
     kinds = {"step": polars.Int64, "position": polars.Int64}
     if single_counts:
         kinds["value"] = polars.Int64

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from dpstream.errors import InputOutOfBound, StoreDamaged, StreamUnknown
 from dpstream.release.counter import Counter
 from dpstream.release.running_sum import NORM_ERROR, RunningSum
-from dpstream.store.home import Home
 from dpstream.store.implied import Implied, implied
 from dpstream.store.people import read_people
 from dpstream.store.rebuilt import rebuilt
 from dpstream.store.sealing import INPUT_BYTES, Seals
+from dpstream.store.store_files import StoreFiles
 from dpstream.store.stream_row import StreamRow, read
 from dpstream.store.witness import Record
 
@@ -82,28 +82,28 @@ class Verified:
         return not self.findings
 
 
-def verify(home: Home, name: str, report: Report | None = None) -> Verified:
+def verify(files: StoreFiles, name: str, report: Report | None = None) -> Verified:
     """Derive every release of a stream once more; see `Store.verify`."""
     # The row is read last: a writer at work can then only make it newer than what it is held against.
-    record = home.witness.find(home.seals.name_digest(name))
-    last = home.database.rows(
+    record = files.witness.find(files.seals.name_digest(name))
+    last = files.database.rows(
         "SELECT max(first + count - 1) FROM batches WHERE stream = (SELECT id FROM streams WHERE name = ?)", (name,)
     )[0][0]
     try:
-        with home.database.snapshot():  # who was counted is sealed to the step that the row stands at
-            row = read(home.database, home.seals, name)
-            wrong_people = [] if row is None else _people(home, row)
+        with files.database.snapshot():  # who was counted is sealed to the step that the row stands at
+            row = read(files.database, files.seals, name)
+            wrong_people = [] if row is None else _people(files, row)
     except StoreDamaged as damage:
         return Verified(name, 0, False, None, (damage.what,))
     if row is None:
         raise StreamUnknown(name=name)
-    settled = rebuilt(row, str(home.database.path))
+    settled = rebuilt(row, str(files.database.path))
     findings = []
     if last is not None and last > row.t:
         findings.append(f"there are releases past its last step {row.t:,}")
     wrong: dict[str, _Steps] = defaultdict(_Steps)
     try:
-        _check_releases(home, row, settled, wrong, report or (lambda part: part))
+        _check_releases(files, row, settled, wrong, report or (lambda part: part))
     except StoreDamaged as damage:
         findings.append(damage.what)
     findings += [f"{what}: {steps}" for what, steps in wrong.items()]
@@ -112,25 +112,25 @@ def verify(home: Home, name: str, report: Report | None = None) -> Verified:
     return Verified(name, row.t, every_input, _lag(row, record), tuple(findings))
 
 
-def _people(home: Home, row: StreamRow) -> list[str]:
+def _people(files: StoreFiles, row: StreamRow) -> list[str]:
     """What is wrong with the record of who was counted, where there is one."""
     if row.people is None:
         return []
     try:
-        read_people(home.database, home.seals.stream(row.tag), row)
+        read_people(files.database, files.seals.stream(row.tag), row)
     except StoreDamaged as damage:
         return [damage.what]
     return []
 
 
 def _check_releases(
-    home: Home, row: StreamRow, settled: Counter | RunningSum, wrong: dict[str, _Steps], report: Report
+    files: StoreFiles, row: StreamRow, settled: Counter | RunningSum, wrong: dict[str, _Steps], report: Report
 ) -> None:
     """Note under `wrong` which steps are not as they should be, and how."""
-    seals = home.seals.stream(row.tag)
+    seals = files.seals.stream(row.tag)
     sums: NDArray[np.generic] = np.zeros(settled.shape)
     slack: NDArray[np.float64] = np.zeros(settled.shape)
-    for piece in implied(home, row, settled, 1, row.t):
+    for piece in implied(files, row, settled, 1, row.t):
         if isinstance(settled, Counter):
             refused = _refused_counts(settled, piece)
         else:
@@ -141,7 +141,7 @@ def _check_releases(
                 wrong[what].add(steps)
         sums = piece.sums[-1]
         report((piece.first + len(piece.sums) - 1) / row.t)
-    kept = row.sums(seals, home.database)[_CLIPPED_BYTES:]
+    kept = row.sums(seals, files.database)[_CLIPPED_BYTES:]
     if isinstance(settled, Counter):
         same = np.array_equal(np.frombuffer(kept, "<i8").reshape(settled.shape), sums)
     else:

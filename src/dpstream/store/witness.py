@@ -20,12 +20,12 @@ import fcntl
 import hashlib
 import os
 import struct
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpstream.errors import StoreCopied, StoreDamaged
-from dpstream.store.files import draft, publish, synchronise, unwritten
+from dpstream.store.files import Draft, os_error_as_store_error, read_start
+from dpstream.store.process import OfThisProcess
 
 __all__ = ["Record", "Witness", "witness_path"]
 
@@ -63,13 +63,13 @@ class Record:
         return _RECORD.pack(self.name_digest, self.tag, self.generation, self.last, RETIRED * self.retired)
 
 
-class Witness:
+class Witness(OfThisProcess):
     """The open witness of a store."""
 
     def __init__(self, path: Path, key: bytes, store: bytes, *, adopt: bool = False) -> None:
+        super().__init__()
         self.path = path
         self._key = key
-        self._lock = threading.Lock()
         self._marks = 0
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -85,23 +85,19 @@ class Witness:
     @staticmethod
     def create(path: Path, key: bytes, store: bytes) -> None:
         """Make a witness without streams, unless another process is faster."""
-        made = draft(path)
         try:
-            _write_new(made, key, store, b"")
-            publish(made, path)
+            with Draft(path) as made:
+                _write_new(made.path, key, store, b"")
+                made.publish()
         except OSError as error:
-            raise unwritten(error, path) from error
-        finally:
-            made.unlink(missing_ok=True)
+            raise os_error_as_store_error(error, path) from error
 
     @staticmethod
     def store_id(path: Path) -> bytes | None:
         """The id of the store that the witness at `path` belongs to, unchecked; None if there is no witness."""
-        try:
-            with path.open("rb") as file:
-                header = file.read(SLOT)
-        except FileNotFoundError:
+        if not path.exists():
             return None
+        header = read_start(path, SLOT)
         if len(header) < SLOT or header[:8] != MAGIC:
             raise StoreDamaged(path=str(path), what="it does not start like a witness")
         return bytes(_HEADER.unpack(header[: _HEADER.size])[3])
@@ -168,16 +164,16 @@ class Witness:
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            raise unwritten(error, self.path) from error
+            raise os_error_as_store_error(error, self.path) from error
 
     def _put(self, slot: int, record: Record) -> None:
         body = record.pack()
         try:
             written = os.pwrite(self._descriptor, body + self._digest(slot, body), slot * SLOT)
         except OSError as error:
-            raise unwritten(error, self.path) from error
+            raise os_error_as_store_error(error, self.path) from error
         if written != SLOT:
-            raise unwritten(OSError(28, "written in part only"), self.path)
+            raise os_error_as_store_error(OSError(28, "written in part only"), self.path)
 
     def _digest(self, slot: int, body: bytes) -> bytes:
         return hashlib.blake2b(body + slot.to_bytes(8, "little"), key=self._key, digest_size=_DIGEST_BYTES).digest()
@@ -222,25 +218,21 @@ class Witness:
         """Make this copy the witness from now on: a new file in its place that knows its own inode."""
         self.check()
         records = os.pread(self._descriptor, SLOT * len(self), SLOT)
-        made = draft(self.path)
         try:
-            _write_new(made, self._key, store, records)
-            made.replace(self.path)
-            synchronise(self.path.parent)
+            with Draft(self.path) as made:
+                _write_new(made.path, self._key, store, records)
+                made.replace()
         except OSError as error:
-            raise unwritten(error, self.path) from error
-        finally:
-            made.unlink(missing_ok=True)
+            raise os_error_as_store_error(error, self.path) from error
         os.close(self._descriptor)
         self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
 
 
 def _write_new(path: Path, key: bytes, store: bytes, records: bytes) -> None:
-    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        body = _HEADER.pack(MAGIC, VERSION, os.fstat(descriptor).st_ino, store)
+    with path.open("wb") as file:
+        body = _HEADER.pack(MAGIC, VERSION, os.fstat(file.fileno()).st_ino, store)
         slot = (0).to_bytes(8, "little")
         digest = hashlib.blake2b(body + slot, key=key, digest_size=_DIGEST_BYTES).digest()
         file.write(body + digest + records)
         file.flush()
-        os.fsync(descriptor)
+        os.fsync(file.fileno())
