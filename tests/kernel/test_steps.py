@@ -12,7 +12,7 @@ from dpstream.mechanisms.honaker import Honaker
 from dpstream.mechanisms.recurrence import RecurrenceMechanism, RecurrenceState
 from dpstream.mechanisms.smooth import SmoothBinary
 from dpstream.mechanisms.stack import StackMechanism
-from dpstream.noise.leap_tables import leap_tables
+from dpstream.noise.recurrence_tables import leap_tables
 
 
 def streamed(mechanism: StackMechanism, z: np.ndarray, zpad: np.ndarray) -> np.ndarray:

@@ -55,8 +55,8 @@ def test_equal_mechanisms_share_the_solution_and_building_is_lazy() -> None:
     started = time.process_time()
     Optimal(4096)
     assert time.process_time() - started < 0.1
-    assert Optimal(90)._left is Optimal(90)._left
-    assert not Optimal(90)._left.flags.writeable
+    assert Optimal(90).left is Optimal(90).left
+    assert not Optimal(90).left.flags.writeable
     assert Optimal(90) == Optimal(90, tolerance=1e-4) != Optimal(90, tolerance=1e-3)
     assert repr(Optimal(90)) == "Optimal(horizon=90, tolerance=0.0001)"
 

@@ -19,6 +19,8 @@ from dpstream.mechanisms import (
 )
 from dpstream.mechanisms.base import Mechanism
 
+from .of_no_kind import LikeBinary, LikeHonaker, LikeSmooth, LikeSquareRoot, OfNoKind
+
 GAUSSIAN: dict[str, Callable[[int], Mechanism]] = {
     "Binary": Binary,
     "SmoothBinary": SmoothBinary,
@@ -37,6 +39,11 @@ GAUSSIAN: dict[str, Callable[[int], Mechanism]] = {
     "Unbounded": lambda T: Unbounded(),
     "Unbounded-BufferedToeplitz": lambda T: Unbounded(inner=BufferedToeplitz),
     "Unbounded-SquareRoot": lambda T: Unbounded(inner=SquareRoot),
+    "OfNoKind": OfNoKind,
+    "OfNoKind-Honaker": LikeHonaker,
+    "OfNoKind-SmoothBinary": LikeSmooth,
+    "OfNoKind-SquareRoot": LikeSquareRoot,
+    "Unbounded-OfNoKind": lambda T: Unbounded(inner=LikeHonaker),
 }
 LAPLACE: dict[str, Callable[[int], Mechanism]] = {
     "Binary-laplace": lambda T: Binary(T, noise="laplace"),
@@ -44,6 +51,7 @@ LAPLACE: dict[str, Callable[[int], Mechanism]] = {
     "SmoothBinary-laplace-padded": lambda T: SmoothBinary(T, noise="laplace", padded=True),
     "SignedDigits-laplace": SignedDigits,
     "GrowingSmooth-laplace": lambda T: GrowingSmooth(noise="laplace"),
+    "OfNoKind-laplace": lambda T: LikeBinary(T, noise="laplace"),
     "Unbounded-laplace": lambda T: Unbounded(noise="laplace"),
 }
 ALL = GAUSSIAN | LAPLACE

@@ -10,7 +10,6 @@ from dpstream.errors import InvalidArgument
 from dpstream.mechanisms import Binary, BufferedToeplitz, SmoothBinary
 from dpstream.noise import stream as stream_module
 from dpstream.noise.draws import Draws
-from dpstream.noise.exact import ideal_noise
 from dpstream.noise.keystream import Keystream
 from dpstream.testing import fixed_key
 
@@ -25,8 +24,8 @@ def ideal_integers(stream: NoiseStream, steps: int) -> np.ndarray:
     with flint.ctx.workprec(232):
         for t in range(1, steps + 1):
             for c in range(stream._coordinates):
-                ball = stream.scale * ideal_noise(
-                    stream.mechanism, lambda step, slot, c=c: stream._draws.ideal(step, slot, c, 200), t
+                ball = stream.scale * stream.mechanism.noise_of_release(
+                    t, lambda step, slot, c=c: stream._draws.ideal(step, slot, c, 200)
                 )
                 values[t - 1, c] = int((ball + 0.5).floor().unique_fmpz())
     return values.reshape((steps, *stream.shape))
@@ -107,8 +106,8 @@ def test_the_proven_error_bound_holds_with_room_to_spare():
         bound = stream._engine.error(STEPS)
         with flint.ctx.workprec(232):
             for t in range(1, STEPS + 1):
-                ideal = ideal_noise(
-                    stream.mechanism, lambda step, slot, s=stream: s._draws.ideal(step, slot, 0, 200), t
+                ideal = stream.mechanism.noise_of_release(
+                    t, lambda step, slot, s=stream: s._draws.ideal(step, slot, 0, 200)
                 )
                 assert abs(float(ideal - computed[t - 1])) < bound, name
         assert bound < 1e-10

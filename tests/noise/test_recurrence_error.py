@@ -1,6 +1,7 @@
 """Exact recurrences: their error bounds hold over long streams, stay small, and cost no more memory than they must."""
 
 import math
+from dataclasses import dataclass
 
 import flint
 import numpy as np
@@ -8,14 +9,12 @@ import pytest
 import scipy.signal
 
 from dpstream import NoiseStream
-from dpstream.errors import InvalidArgument
 from dpstream.mechanisms import AnytimeToeplitz, BalancedToeplitz, BufferedToeplitz
-from dpstream.mechanisms.recurrence import RecurrenceMechanism
 from dpstream.noise import recurrence_engine
 from dpstream.noise.engine import UNIT
-from dpstream.noise.leap_tables import leap_tables
-from dpstream.noise.recurrence_engine import exact_vectors
-from dpstream.noise.repeated_rounding import TOLERANCE, repeated_rounding, slow_buffers
+from dpstream.noise.pure_step_engine import PureStepEngine
+from dpstream.noise.recurrence_engine import RecurrenceEngine
+from dpstream.noise.recurrence_tables import TOLERANCE, leap_tables, repeated_rounding, slow_buffers
 from dpstream.testing import fixed_key
 
 LARGEST = 9.5
@@ -104,8 +103,8 @@ def test_precise_buffers_are_as_few_as_the_tolerance_allows(name):
 
     assert moved(slow) <= TOLERANCE
     assert slow == 0 or moved(slow - 1) > TOLERANCE
-    assert exact_vectors(mechanism, narrow=False) == mechanism.memory + slow
-    assert exact_vectors(mechanism, narrow=True) == 2 * mechanism.memory
+    assert RecurrenceEngine.vectors(mechanism, exact=True, narrow=False) == mechanism.memory + slow
+    assert RecurrenceEngine.vectors(mechanism, exact=True, narrow=True) == 2 * mechanism.memory
     stream = NoiseStream(mechanism, 1.0, 100, dtype="int64")
     assert sum(a.nbytes for a in stream._engine.arrays()) == 8 * 100 * (mechanism.memory + slow)
 
@@ -154,16 +153,19 @@ def test_a_state_with_more_precise_buffers_goes_on():
     np.testing.assert_array_equal([other.step() for _ in range(40)], [honest.step() for _ in range(40)])
 
 
-class Negative(RecurrenceMechanism):
-    """A recurrence that no bound here speaks of."""
+@dataclass(frozen=True)
+class Alternating(BalancedToeplitz):
+    """A recurrence with a negative weight, which the recurrence engine's bound does not speak of."""
 
-    noise, horizon, identity = "gaussian", 10, ("Negative",)
-    gaps, weights = np.array([0.1]), np.array([-0.5])
+    @property
+    def weights(self):
+        return -super().weights
 
 
-Negative.__abstractmethods__ = frozenset()
-
-
-def test_weights_must_be_positive_in_the_exact_lane():
-    with pytest.raises(InvalidArgument, match="positive weights"):
-        NoiseStream(Negative(), 1.0, dtype="int64")
+def test_weights_of_any_sign_are_streamed_by_the_pure_step_in_the_exact_lane():
+    stream = NoiseStream(Alternating(300), 1e6, 2, dtype="int64", key=fixed_key("negative"))
+    assert isinstance(stream._engine, PureStepEngine)
+    values = stream.block(300)
+    assert stream._engine.error(300) < 1e-10
+    for t in (1, 2, 150, 300):
+        assert values[t - 1].tolist() == [stream._ideal_integer(t, 0), stream._ideal_integer(t, 1)]

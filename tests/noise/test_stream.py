@@ -23,7 +23,8 @@ from dpstream.errors import (
     OutputMismatch,
     StateError,
 )
-from dpstream.mechanisms import BalancedToeplitz, Binary, BufferedToeplitz, SmoothBinary, SquareRoot
+from dpstream.mechanisms import BalancedToeplitz, Binary, BufferedToeplitz, SmoothBinary, SquareRoot, Unbounded
+from dpstream.mechanisms.unbounded import TOTALS_SLOT
 from dpstream.noise import draws as draws_module
 from dpstream.noise import engine as engine_module
 from dpstream.testing import fixed_key
@@ -40,10 +41,12 @@ def make(name: str, horizon: int, shape=(), dtype="float32", threads=None, label
 
 def draws_of(stream: NoiseStream, steps: int) -> np.ndarray:
     """The independent draws behind the first steps, in the order the pure step takes them."""
-    rows, engine = [], stream._engine
+    mechanism, rows = stream.mechanism, []
     for t in range(1, steps + 1):
-        for source, step, slot in engine.addresses(t):
-            rows.append(source.rows(step, 1, slot)[0].astype(np.float64))
+        slots = list(range(mechanism.draws_at(t)))
+        if isinstance(mechanism, Unbounded) and t > 1 and t & (t - 1) == 0:
+            slots = [TOTALS_SLOT, *slots[:-1]]  # a new epoch: the total before it comes first
+        rows += [stream._draws.rows(t, 1, slot)[0].astype(np.float64) for slot in slots]
     return np.array(rows)
 
 

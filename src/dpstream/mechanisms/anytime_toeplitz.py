@@ -122,6 +122,11 @@ class AnytimeToeplitz(RecurrenceMechanism):
     def _levels(self) -> Levels:
         return _levels(self.limit)
 
+    @property
+    def serves_without_horizon(self) -> bool:
+        """True: the limit is far beyond any stream's reach."""
+        return True
+
     def _factors(self, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return self._levels.factors(steps)
 

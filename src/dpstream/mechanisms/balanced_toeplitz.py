@@ -121,6 +121,11 @@ class BalancedToeplitz(RecurrenceMechanism):
         """ω_i, in the order of `gaps`."""
         return self._sides[0].weights
 
+    @property
+    def table_bytes(self) -> int:
+        """P and q: two doubles a step."""
+        return 16 * self.horizon
+
     def input_scale(self, first: int, count: int) -> NDArray[np.float64]:
         """Return q_t."""
         return self._scales[1][first - 1 : first - 1 + count]

@@ -12,7 +12,7 @@ Two views of the same mechanism are offered and held against each other by the t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, overload
 
@@ -151,6 +151,38 @@ class Mechanism(ABC):
     def mean_squared_row_norm(self, steps: int) -> float:
         """The mean of ‖L_t‖² over t = 1..steps."""
         return float(self.squared_row_norms(steps).mean())
+
+    # -- what a kind of mechanism may know better than the pure step ---------------------------------------------
+
+    def noise_of_release(self, t: int, draw: Callable[[int, int], Value]) -> Value:
+        """Return (L z)_t from the draws it takes, where ``draw(step, slot)`` gives draw number `slot` of a step.
+
+        This replays the pure step from the first release; kinds override it where fewer draws are needed. It must be
+        the same sum as the stream's: exact rounding stands on it.
+        """
+        state, noise = self.start(), None
+        for step in range(1, t + 1):
+            noise, state = self.advance(state, [draw(step, slot) for slot in range(self.draws_at(step))])
+        return noise
+
+    def row_weights(self, t: int) -> list[float]:
+        """Return the entries of row t of L that are not zero."""
+        row = self.factors(t)[0][-1]
+        return [float(weight) for weight in row[row != 0]]
+
+    def widest_row_weights(self, steps: int) -> list[float]:
+        """Return `row_weights` of the release with the largest variance among the first `steps`."""
+        return self.row_weights(int(self.squared_row_norms(steps).argmax()) + 1)
+
+    @property
+    def table_bytes(self) -> int:
+        """How many bytes of tables all streams of this mechanism share."""
+        return 0
+
+    @property
+    def serves_without_horizon(self) -> bool:
+        """Whether this mechanism may stream when no last release is known."""
+        return self.horizon is None
 
     # -- what follows from it -----------------------------------------------------------------------------------
 

@@ -69,6 +69,11 @@ class Binary(OneNodeTree):
         check_noise_law("Binary", self.noise)
 
     @property
+    def unit_weights(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def memory(self) -> int:
         """The most ones in the binary form of a step."""
         return round(self.max_squared_row_norm(self.horizon))

@@ -9,7 +9,7 @@ Fischer and Stockmeyer 1974; used for private streams by Choquette-Choo et al. 2
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,7 +47,7 @@ def carry_forward(coefficients: NDArray[np.float64], block: NDArray[np.floating]
 
 @dataclass(frozen=True)
 class ConvolutionState(State):
-    """`draws` are the scaled draws so far; `pending` is what they already owe to coming releases, next one first."""
+    """`draws` are the scaled draws so far; `pending` is their part of coming releases, next one first."""
 
     t: int
     draws: tuple[Value, ...]
@@ -72,6 +72,20 @@ class ConvolutionMechanism(Mechanism):
     @property
     def memory(self) -> int:
         return 2 * (self.horizon or 10**6)
+
+    @property
+    def table_bytes(self) -> int:
+        """Coefficients and scalings: two doubles a step."""
+        return 16 * (self.horizon or 0)
+
+    def noise_of_release(self, t: int, draw: Callable[[int, int], Value]) -> Value:
+        """Return (L z)_t term by term: linear in t, where replaying the pure step without FFT would be quadratic."""
+        scale = self.input_scale(1, t).tolist()
+        coefficients = self.coefficients(t).tolist()
+        noise = (draw(1, 0) * scale[0]) * coefficients[t - 1]
+        for j in range(2, t + 1):
+            noise = noise + (draw(j, 0) * scale[j - 1]) * coefficients[t - j]
+        return noise
 
     def start(self) -> ConvolutionState:
         return ConvolutionState(0, (), ())

@@ -91,6 +91,11 @@ class GrowingSmooth(OneNodeTree):
         object.__setattr__(self, "zeros", zeros)
 
     @property
+    def unit_weights(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def memory(self) -> int:
         """The deepest that the stack gets in a million steps."""
         return round(self.max_squared_row_norm(10**6))

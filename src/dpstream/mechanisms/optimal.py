@@ -18,9 +18,8 @@ u.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -29,12 +28,10 @@ from numpy.typing import NDArray
 
 from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.base import DENSE_LIMIT, DrawsPerStep, Mechanism, NoiseLaw, State, Value, check_noise_law
-from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN
-from dpstream.mechanisms.toeplitz_participation import lag_bound
-from dpstream.participation import Participation
+from dpstream.mechanisms.base import DENSE_LIMIT, NoiseLaw, check_noise_law
+from dpstream.mechanisms.dense import DenseMechanism
 
-__all__ = ["Certificate", "Optimal", "OptimalState"]
+__all__ = ["Certificate", "Optimal"]
 
 #: Far more than a sensible tolerance needs; where rounding stops the bounds from meeting, the certificate
 #: says so.
@@ -51,15 +48,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class OptimalState(State):
-    """All draws so far."""
-
-    t: int
-    draws: tuple[Value, ...]
-
-
-@dataclass(frozen=True)
-class Optimal(Mechanism):
+class Optimal(DenseMechanism):
     """L is the Cholesky factor of the noise covariance with the least max V; R = L⁻¹A.
 
     Parameters
@@ -115,70 +104,9 @@ class Optimal(Mechanism):
         return _solve(self.horizon, self.tolerance)[0]
 
     @property
-    def draws_per_step(self) -> DrawsPerStep:
-        """One draw a step."""
-        return DrawsPerStep(1, 1.0)
-
-    @property
-    def memory(self) -> int:
-        """All draws."""
-        return self.horizon
-
-    def start(self) -> OptimalState:
-        """No draws yet."""
-        return OptimalState(0, ())
-
-    def draws_at(self, t: int) -> int:
-        """One."""
-        return 1
-
-    def advance(self, state: OptimalState, draws: Sequence[Value]) -> tuple[Value, OptimalState]:
-        """Row t of L times the draws so far."""
-        t = self._next_step(state)
-        history = (*state.draws, *draws)
-        row = self._left[t - 1, :t].tolist()
-        noise = history[0] * row[0]
-        for draw, entry in zip(history[1:], row[1:], strict=True):
-            noise = noise + draw * entry
-        return noise, OptimalState(t, history)
-
-    @property
-    def _left(self) -> NDArray[np.float64]:
+    def left(self) -> NDArray[np.float64]:
+        """The Cholesky factor; found at first use."""
         return _solve(self.horizon, self.tolerance)[1]
-
-    @cached_property
-    def _right(self) -> NDArray[np.float64]:
-        R: NDArray[np.float64] = scipy.linalg.solve_triangular(
-            self._left, np.tri(self.horizon), lower=True, overwrite_b=True, check_finite=False
-        )
-        R.flags.writeable = False
-        return R
-
-    def _factors(self, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return self._left[:steps, :steps].copy(), self._right[:steps, :steps].copy()
-
-    def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
-        k, s = participation.times, participation.separation
-        single = float((self._right**2).sum(axis=0).max()) ** 0.5
-        if k == 1:
-            return SENSITIVITY_MARGIN * single, True
-        products = self._products_by_lag
-        return SENSITIVITY_MARGIN * min(lag_bound(lambda lag: float(products[lag]), k, s) ** 0.5, k * single), False
-
-    @cached_property
-    def _products_by_lag(self) -> NDArray[np.float64]:
-        """Largest |scalar product| of two columns of R at least d apart, for d = 0 .. T - 1."""
-        gram = np.abs(self._right.T @ self._right)
-        at_lag = np.array([gram.diagonal(d).max() for d in range(self.horizon)])
-        return np.maximum.accumulate(at_lag[::-1])[::-1]
-
-    def squared_row_norm(self, t: int) -> float:
-        row = self._left[t - 1, :t]
-        return float(row @ row)
-
-    def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
-        norms: NDArray[np.float64] = (self._left[:steps] ** 2).sum(axis=1)
-        return norms
 
 
 @lru_cache(maxsize=8)

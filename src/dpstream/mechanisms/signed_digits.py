@@ -103,6 +103,11 @@ class SignedDigits(StackMechanism):
         return self.base // 2
 
     @property
+    def unit_weights(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def draws_per_step(self) -> DrawsPerStep:
         """Draws of a release; not a constant here.
 

@@ -190,6 +190,15 @@ class SmoothBinary(OneNodeTree):
         """One entry for each one of ``label(t + 1)`` that is not a trailing one."""
         return tuple(Entry(step, 0, 1.0) for step in push_steps(self.zeros, self.ones, t))
 
+    @property
+    def unit_weights(self) -> bool:
+        """Whether no padding is merged into draws of larger weight."""
+        return not self.padded or self.noise == "laplace"
+
+    def label_before(self, step: int) -> int | None:
+        """Return the label of the release before, unless a step may take several padding draws."""
+        return None if self.padded and self.noise == "laplace" else self._cursor(step - 1)
+
     def moves(self, first: int, count: int) -> Moves | None:
         """As for any such tree; None for Laplace noise with padding, which may take many draws in a step."""
         if self.padded and self.noise == "laplace":

@@ -8,7 +8,7 @@ and a new node is one draw and one addition, ``top + weight · draw``. Nothing i
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,11 @@ class StackState(State):
 class StackMechanism(Mechanism):
     """A mechanism that streams with a stack of cumulative noise."""
 
+    @property
+    def unit_weights(self) -> bool:
+        """Whether every draw of every release has weight 1 or -1, so that a row's squared norm counts its draws."""
+        return False
+
     @abstractmethod
     def _cursor(self, t: int) -> Any:
         """Where the walk stands after t releases, in O(log T): an int or a tuple of ints."""
@@ -98,6 +103,38 @@ class StackMechanism(Mechanism):
         None if a step may push several nodes or take several padding draws: then only the pure step streams it.
         """
         return None
+
+    def label_before(self, step: int) -> int | None:
+        """Return the smooth-tree label that step `step` starts from, if the moves are those of the next label.
+
+        The compiled walk over labels then makes the moves. None for other trees.
+        """
+        return None
+
+    def noise_of_release(self, t: int, draw: Callable[[int, int], Value]) -> Value:
+        """Return (L z)_t from the O(log T) draws on the stack, if the tree knows their origins."""
+        entries = self.entries(t - 1)
+        if entries is None:
+            return super().noise_of_release(t, draw)
+        stack: list[Value] = []
+        for entry in entries:
+            node = draw(entry.step, entry.slot) * entry.weight
+            stack.append(stack[-1] + node if stack else node)
+        return self.advance(self.state_at(t - 1, stack), [draw(t, slot) for slot in range(self.draws_at(t))])[0]
+
+    def row_weights(self, t: int) -> list[float]:
+        """Return the weights of the stack's entries and of the padding."""
+        entries = self.entries(t)
+        if entries is None:
+            return super().row_weights(t)
+        move, _ = self._next_move(self._cursor(t - 1))
+        return [entry.weight for entry in entries] + list(move.padding)
+
+    def widest_row_weights(self, steps: int) -> list[float]:
+        """Return as many ones as the largest squared norm, if all weights are 1."""
+        return (
+            [1.0] * round(self.max_squared_row_norm(steps)) if self.unit_weights else super().widest_row_weights(steps)
+        )
 
     def start(self) -> StackState:
         return StackState(0, self._cursor(0), ())

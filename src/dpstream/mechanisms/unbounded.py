@@ -14,7 +14,7 @@ total.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, cast
@@ -27,7 +27,10 @@ from dpstream.mechanisms.base import DrawsPerStep, Mechanism, NoiseLaw, State, V
 from dpstream.mechanisms.smooth import SmoothBinary
 from dpstream.participation import Participation
 
-__all__ = ["Unbounded", "UnboundedState", "epoch_of"]
+__all__ = ["TOTALS_SLOT", "Unbounded", "UnboundedState", "epoch_of"]
+
+#: The slot of the totals' draws, out of the way of any inner mechanism's.
+TOTALS_SLOT = 2**20
 
 #: What the inner mechanism gets of the budget (of ρ, or of ε), the rest going to the totals. With
 #: `SmoothBinary` inside, V at 2^10 .. 2^30 steps is within 2 % (Gaussian) or 6 % (Laplace) of that of the
@@ -145,6 +148,21 @@ class Unbounded(Mechanism):
         noise, inner_state = self.epoch(j).advance(inner_state, draws)
         noise = noise * self.scales(j)[1]
         return (noise if finished is None else noise + finished), UnboundedState(t, finished, inner_state)
+
+    def noise_of_release(self, t: int, draw: Callable[[int, int], Value]) -> Value:
+        """Return the inner noise plus the totals; that of epoch j - 1 is draw `TOTALS_SLOT` of step 2^j."""
+        j, within = epoch_of(t)
+        inner = self.epoch(j).noise_of_release(within, lambda step, slot: draw(2**j - 1 + step, slot))
+        noise = inner * self.scales(j)[1]
+        for i in range(1, j + 1):
+            noise = noise + draw(2**i, TOTALS_SLOT) * self.scales(i - 1)[0]
+        return noise
+
+    def row_weights(self, t: int) -> list[float]:
+        """Return one weight for each finished epoch's total, and the inner mechanism's."""
+        j, within = epoch_of(t)
+        total, inner = self.scales(0)[0], self.scales(j)[1]
+        return [total] * j + [inner * weight for weight in self.epoch(j).row_weights(within)]
 
     def _factors(self, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         last, _ = epoch_of(steps)

@@ -3,51 +3,50 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import Mechanism
-from dpstream.mechanisms.unbounded import Unbounded, epoch_of
+from dpstream.mechanisms.unbounded import TOTALS_SLOT, Unbounded, epoch_of
 from dpstream.noise.draws import Draws
-from dpstream.noise.engine import DRAW_ERROR, UNIT, Chunks, Engine, largest_draw
-from dpstream.noise.exact import TOTALS_SLOT
+from dpstream.noise.engine import DRAW_ERROR, UNIT, Chunks, Engine, largest_draw, make_engine
 
 __all__ = ["EpochEngine"]
 
 
-class EpochEngine(Engine):
+class EpochEngine(Engine, streams=Unbounded):
     """The inner draws of an epoch are those of its steps; the total of the epoch before has a slot to itself."""
 
     mechanism: Unbounded
 
-    def __init__(
-        self,
-        mechanism: Unbounded,
-        draws: Draws,
-        chunks: Chunks,
-        gain: float,
-        make_engine: Callable[[Mechanism, Draws, Chunks], Engine],
-    ) -> None:
+    def __init__(self, mechanism: Unbounded, draws: Draws, chunks: Chunks, gain: float = 1.0) -> None:
         super().__init__(mechanism, draws, chunks, gain)
-        self._make_engine = make_engine
         self.reset()
 
     def reset(self) -> None:
         self.t = 0
         self._finished = np.zeros(self.draws.coordinates, dtype=self.draws.dtype)
+        self._measured, self._largest_inner_error = False, 0.0
         self._open(0)
 
     def _open(self, j: int) -> None:
         self._epoch = j
-        self._inner = self._make_engine(self.mechanism.epoch(j), self.draws.shifted(2**j - 1), self.chunks)
+        self._inner = make_engine(self.mechanism.epoch(j), self.draws.shifted(2**j - 1), self.chunks)
         self._inner_scale = self.mechanism.scales(j)[1]
+
+    def _note_error(self) -> None:
+        """Keep the bound of the epoch at hand: a pure-step engine knows it only for releases that it made."""
+        inner = self._inner
+        if self.draws.exact and inner.t:
+            self._measured |= inner.error_is_measured
+            error = self._inner_scale * inner.error(2**self._epoch)
+            self._largest_inner_error = max(self._largest_inner_error, error)
 
     def _finish_epoch(self) -> None:
         """At a power of two: the epoch before is over, and its total takes its one draw."""
         total = self.draws.rows(self.t + 1, 1, TOTALS_SLOT)[0]
+        self._note_error()
         self._finished = self._finished + total * self.draws.dtype.type(self.mechanism.scales(self._epoch)[0])
         self._open(self._epoch + 1)
 
@@ -97,18 +96,19 @@ class EpochEngine(Engine):
         self._inner.restore(within, arrays[1:])
         self.t = t
 
-    def _error(self, t: int) -> float:
-        # The totals' draws, the inner engine's own bound, and three roundings of what they add up to. All of it grows
-        # with the epoch, so that the last one bounds the others.
-        last, _ = epoch_of(t)
-        total_scale, inner_scale = self.mechanism.scales(last)
-        largest = largest_draw(self.draws.law)
-        totals = last * total_scale * (DRAW_ERROR + (last + 3) * UNIT * largest)
-        inner = inner_scale * self._make_engine(self.mechanism.epoch(last), self.draws, self.chunks).error(2**last)
-        return totals + inner + 4 * UNIT * largest * math.sqrt(t * self.mechanism.max_squared_row_norm(t))
+    def error(self, t: int) -> float:
+        self._note_error()
+        return self._bound(t, self._largest_inner_error) if self._measured else super().error(t)
 
-    def addresses(self, t: int) -> list[tuple[Draws, int, int]]:
-        j, within = epoch_of(t)
-        source = self.draws.shifted(2**j - 1)
-        inner = [(source, within, slot) for slot in range(self.mechanism.epoch(j).draws_at(within))]
-        return [(self.draws, t, TOTALS_SLOT), *inner] if within == 1 and j > 0 else inner
+    def _error(self, t: int) -> float:
+        # All of it grows with the epoch, so that the last one bounds the others.
+        last, _ = epoch_of(t)
+        inner = make_engine(self.mechanism.epoch(last), self.draws, self.chunks).error(2**last)
+        return self._bound(t, self.mechanism.scales(last)[1] * inner)
+
+    def _bound(self, t: int, inner: float) -> float:
+        """The totals' draws, the inner engines' own bound, and four roundings of what they add up to."""
+        last, _ = epoch_of(t)
+        largest = largest_draw(self.draws.law)
+        totals = last * self.mechanism.scales(last)[0] * (DRAW_ERROR + (last + 3) * UNIT * largest)
+        return totals + inner + 4 * UNIT * largest * math.sqrt(t * self.mechanism.max_squared_row_norm(t))

@@ -13,14 +13,10 @@ from typing import Any, NamedTuple
 
 import flint
 
-from dpstream.mechanisms.base import Mechanism, NoiseLaw
-from dpstream.mechanisms.convolution import ConvolutionMechanism
-from dpstream.mechanisms.optimal import Optimal, OptimalState
-from dpstream.mechanisms.stack import StackMechanism
-from dpstream.mechanisms.unbounded import Unbounded, epoch_of
+from dpstream.mechanisms.base import NoiseLaw
 from dpstream.noise.keystream import Keystream
 
-__all__ = ["TOTALS_SLOT", "Address", "ideal_double", "ideal_draw", "ideal_noise", "nearest_integer"]
+__all__ = ["Address", "ideal_double", "ideal_draw", "nearest_integer"]
 
 Ball = Any  # flint.arb, which has no type information
 
@@ -28,9 +24,6 @@ WORD_BITS = 64
 PAIRS_PER_TILE = 16  # of float64 normals: words p and 16 + p make lanes p and 16 + p
 WORDS_PER_TILE = 32
 BLOCKS_PER_TILE = 16
-
-#: The slot of the totals of `Unbounded`, out of the way of any inner mechanism's.
-TOTALS_SLOT = 2**20
 
 # Arb's working precision is one setting of the whole process.
 _PRECISION = threading.RLock()
@@ -89,39 +82,6 @@ def ideal_double(draw: Callable[[int], Ball]) -> float:
         if ball.is_finite() and ball.rel_accuracy_bits() >= 60:
             return float(ball.mid())
         bits *= 2
-
-
-def ideal_noise(mechanism: Mechanism, draw: Callable[[int, int], Ball], t: int) -> Ball:
-    """(L z)_t in ball arithmetic, with L the real matrix that the mechanism's doubles denote.
-
-    O(log T) draws for a tree, t draws for the others; `draw(step, slot)` gives one. The mechanism's own pure step does
-    the work, so that this can not be a different matrix from the one that is streamed.
-    """
-    if isinstance(mechanism, StackMechanism):
-        entries = mechanism.entries(t - 1)
-        if entries is not None:
-            stack: list[Ball] = []
-            for entry in entries:
-                node = draw(entry.step, entry.slot) * entry.weight
-                stack.append(stack[-1] + node if stack else node)
-            state: Any = mechanism.state_at(t - 1, stack)
-            return mechanism.advance(state, [draw(t, slot) for slot in range(mechanism.draws_at(t))])[0]
-    if isinstance(mechanism, ConvolutionMechanism):  # term by term is quadratic in its pure step, linear here
-        scale = mechanism.input_scale(1, t).tolist()
-        coefficients = mechanism.coefficients(t).tolist()
-        return sum((draw(j, 0) * scale[j - 1]) * coefficients[t - j] for j in range(1, t + 1))
-    if isinstance(mechanism, Optimal):  # needs nothing but the draws
-        return mechanism.advance(OptimalState(t - 1, tuple(draw(j, 0) for j in range(1, t))), [draw(t, 0)])[0]
-    if isinstance(mechanism, Unbounded):  # only the epoch at hand has inner noise
-        j, within = epoch_of(t)
-        inner = ideal_noise(mechanism.epoch(j), lambda step, slot: draw(2**j - 1 + step, slot), within)
-        totals = sum(draw(2**i, TOTALS_SLOT) * mechanism.scales(i - 1)[0] for i in range(1, j + 1))
-        return inner * mechanism.scales(j)[1] + totals
-    state = mechanism.start()
-    noise: Ball = None
-    for step in range(1, t + 1):
-        noise, state = mechanism.advance(state, [draw(step, slot) for slot in range(mechanism.draws_at(step))])
-    return noise
 
 
 def nearest_integer(evaluate: Callable[[int], Ball]) -> int:

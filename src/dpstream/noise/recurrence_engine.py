@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream import kernel
-from dpstream.errors import InvalidArgument
+from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
 from dpstream.noise.draws import Draws
 from dpstream.noise.engine import DRAW_ERROR, UNIT, Chunks, Engine, largest_draw, word_buffer
-from dpstream.noise.leap_tables import LeapTables, leap_tables
-from dpstream.noise.repeated_rounding import repeated_rounding, slow_buffers
+from dpstream.noise.recurrence_tables import LeapTables, leap_tables, repeated_rounding, slow_buffers
 
-__all__ = ["SLOW_GAP", "RecurrenceEngine", "exact_vectors"]
+__all__ = ["SLOW_GAP", "RecurrenceEngine"]
 
 #: Buffers that decay by less than this a step are kept in float64 by a float32 stream. A float32 buffer rounds each
 #: step to 2^-24 of itself, so its decay is then right to 2^-24 / 2^-12 in the worst case, and far better on average.
@@ -31,7 +30,7 @@ SLOW_GAP = 2.0**-12
 SCALES_AHEAD = 1024
 
 
-class RecurrenceEngine(Engine):
+class RecurrenceEngine(Engine, streams=RecurrenceMechanism):
     """See `dpstream.mechanisms.recurrence` for what a step does."""
 
     mechanism: RecurrenceMechanism
@@ -42,13 +41,32 @@ class RecurrenceEngine(Engine):
         self._gaps = np.ascontiguousarray(mechanism.gaps, dtype=np.float64)
         self._weights = np.ascontiguousarray(mechanism.weights, dtype=np.float64)
         if draws.exact:
-            if not ((self._weights > 0).all() and (self._gaps > 0).all() and (self._gaps < 1).all()):
-                raise InvalidArgument("mechanism", mechanism, "one of positive weights and gaps, in the exact lane")
             self._slow = len(self._gaps) if draws.narrow else slow_buffers(mechanism, largest_draw(draws.law), UNIT)
         else:
             self._slow = int((self._gaps < SLOW_GAP).sum()) if draws.dtype == np.float32 else 0
         self._scales_ahead: tuple[int, list[float], list[float]] = (0, [], [])
         self.reset()
+
+    @classmethod
+    def can_stream(cls, mechanism: Mechanism, *, exact: bool) -> bool:
+        """Whether no parts of a release cancel, which the exact lane's error bound rests on."""
+        if not exact or not isinstance(mechanism, RecurrenceMechanism):
+            return True
+        gaps, weights = mechanism.gaps, mechanism.weights
+        return bool((weights > 0).all() and (gaps >= 0).all() and (gaps < 1).all())
+
+    @classmethod
+    def vectors(cls, mechanism: Mechanism, *, exact: bool, narrow: bool) -> int:
+        """Return all buffers, and in the exact lane the low halves of those kept in double-double."""
+        if not exact or not isinstance(mechanism, RecurrenceMechanism):
+            return mechanism.memory
+        buffers = len(mechanism.gaps)
+        return buffers + (buffers if narrow else slow_buffers(mechanism, largest_draw(mechanism.noise), UNIT))
+
+    @classmethod
+    def _nanoseconds_kept(cls, mechanism: Mechanism, steps: int, *, exact: bool) -> float:
+        del steps
+        return (1.0 if exact else 0.26) * mechanism.memory
 
     def reset(self) -> None:
         self.t = 0
@@ -139,9 +157,3 @@ class RecurrenceEngine(Engine):
             first = step
             self._scales_ahead = (first, entering, leaving)
         return entering[step - first], leaving[step - first]
-
-
-def exact_vectors(mechanism: RecurrenceMechanism, *, narrow: bool) -> int:
-    """How many vectors of float64 an exact stream of this mechanism keeps."""
-    buffers = len(mechanism.gaps)
-    return buffers + (buffers if narrow else slow_buffers(mechanism, largest_draw(mechanism.noise), UNIT))

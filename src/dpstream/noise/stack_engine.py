@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream import kernel
-from dpstream.mechanisms.smooth import SmoothBinary
+from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.stack import Move, Moves, StackMechanism
-from dpstream.noise.draws import Draws
-from dpstream.noise.engine import DRAW_ERROR, UNIT, Chunks, Engine, largest_draw, word_buffer
+from dpstream.noise.draws import NARROW, Draws
+from dpstream.noise.engine import DRAW_ERROR, PURE_STEP, UNIT, Chunks, Engine, largest_draw, word_buffer
 
 __all__ = ["StackEngine"]
 
@@ -21,7 +21,7 @@ __all__ = ["StackEngine"]
 _ROOTS = np.sqrt(np.arange(256.0))
 
 
-class StackEngine(Engine):
+class StackEngine(Engine, streams=StackMechanism):
     """See `dpstream.mechanisms.stack` for what a step does."""
 
     mechanism: StackMechanism
@@ -30,6 +30,13 @@ class StackEngine(Engine):
         super().__init__(mechanism, draws, chunks, gain)
         self._local = threading.local()
         self.reset()
+
+    @classmethod
+    def nanoseconds(cls, mechanism: Mechanism, steps: int, coordinates: int, *, exact: bool) -> float:
+        total = super().nanoseconds(mechanism, steps, coordinates, exact=exact)
+        # Trees that push several nodes a step have no compiled loop over steps.
+        pure = coordinates < NARROW and isinstance(mechanism, StackMechanism) and mechanism.moves(1, 1) is None
+        return total + (PURE_STEP if pure else 0.0)
 
     def reset(self) -> None:
         self.t = 0
@@ -95,18 +102,19 @@ class StackEngine(Engine):
 
     def _moves(self, first: int, count: int) -> Moves | None:
         mechanism = self.mechanism
-        if isinstance(mechanism, SmoothBinary) and (mechanism.noise == "gaussian" or not mechanism.padded):
-            room = self.workspace.array
-            pops, padded = room("pops", count, np.uint8), room("padded", count, np.uint8)
-            kernel.smooth_moves(mechanism._cursor(first - 1), pops, padded)
-            push, weights = room("push", count), room("padding", count)
-            push.fill(1.0)
-            if mechanism.padded:
-                _ROOTS.take(padded, out=weights, mode="clip")
-            else:
-                weights.fill(0.0)
-            return Moves(pops, push, weights)
-        return mechanism.moves(first, count)
+        label = mechanism.label_before(first)
+        if label is None:
+            return mechanism.moves(first, count)
+        room = self.workspace.array
+        pops, padded = room("pops", count, np.uint8), room("padded", count, np.uint8)
+        kernel.smooth_moves(label, pops, padded)
+        push, weights = room("push", count), room("padding", count)
+        push.fill(1.0)
+        if mechanism.unit_weights:
+            weights.fill(0.0)
+        else:
+            _ROOTS.take(padded, out=weights, mode="clip")
+        return Moves(pops, push, weights)
 
     def _rows_by_pure_steps(self, count: int) -> NDArray[np.float64]:
         """For trees that push several nodes a step: the mechanism's own step, with the block's draws made ahead."""

@@ -27,9 +27,8 @@ from dpstream.errors import (
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.draws import STEPS_LIMIT, Draws
-from dpstream.noise.engine import UNIT, Chunks
-from dpstream.noise.engines import make_engine
-from dpstream.noise.exact import ideal_noise, nearest_integer
+from dpstream.noise.engine import UNIT, Chunks, make_engine
+from dpstream.noise.exact import nearest_integer
 from dpstream.noise.keystream import Keystream, check_key, derive_from_digest, fresh_key
 from dpstream.noise.saved_state import SavedState, open_state, seal_state
 from dpstream.noise.settings import (
@@ -416,8 +415,8 @@ class NoiseStream:
     def _ideal_integer(self, t: int, coordinate: int) -> int:
         def evaluate(bits: int) -> Any:
             draws = self._draws
-            return self._scale * ideal_noise(
-                self._mechanism, lambda step, slot: draws.ideal(step, slot, coordinate, bits), t
+            return self._scale * self._mechanism.noise_of_release(
+                t, lambda step, slot: draws.ideal(step, slot, coordinate, bits)
             )
 
         return nearest_integer(evaluate)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import Counter as Multiset
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -27,8 +28,6 @@ from scipy.special import erfc, gammaincc, gammaln
 
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
-from dpstream.mechanisms.stack import StackMechanism
-from dpstream.mechanisms.unbounded import Unbounded, epoch_of
 
 __all__ = [
     "GaussianNoise",
@@ -36,6 +35,7 @@ __all__ = [
     "RealNoise",
     "check_confidence",
     "half_width",
+    "laplace_noise",
     "noise_at",
     "rounded_variance",
 ]
@@ -140,24 +140,14 @@ def noise_at(mechanism: Mechanism, scale: float, t: int) -> RealNoise:
     """The law of the noise of release t."""
     if mechanism.noise == "gaussian":
         return GaussianNoise(scale * math.sqrt(mechanism.squared_row_norm(t)))
-    found = Multiset(abs(weight) * scale for weight in _weights(mechanism, t))
+    return laplace_noise(mechanism.row_weights(t), scale)
+
+
+def laplace_noise(weights: Iterable[float], scale: float) -> LaplaceNoise:
+    """The law of a sum of Laplace draws with these weights, all of one scale."""
+    found = Multiset(abs(weight) * scale for weight in weights)
     scales = tuple(sorted(found))
     return LaplaceNoise(scales, tuple(found[s] for s in scales))
-
-
-def _weights(mechanism: Mechanism, t: int) -> list[float]:
-    """The entries of row t of L that are not zero."""
-    if isinstance(mechanism, Unbounded):
-        j, within = epoch_of(t)
-        total, inner = mechanism.scales(0)[0], mechanism.scales(j)[1]
-        return [total] * j + [inner * weight for weight in _weights(mechanism.epoch(j), within)]
-    if isinstance(mechanism, StackMechanism):
-        entries = mechanism.entries(t)
-        if entries is not None:
-            move, _ = mechanism._next_move(mechanism._cursor(t - 1))
-            return [entry.weight for entry in entries] + list(move.padding)
-    row = mechanism.factors(t)[0][-1]
-    return [float(weight) for weight in row[row != 0]]
 
 
 def rounded_variance(noise: RealNoise) -> float:

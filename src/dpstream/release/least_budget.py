@@ -9,8 +9,7 @@ from dpstream.arguments import check_whole
 from dpstream.budget import Budget, approx_dp, noise_scale, pure_dp, zcdp
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
-from dpstream.mechanisms.unbounded import Unbounded
-from dpstream.release.interval import GaussianNoise, LaplaceNoise, RealNoise, check_confidence, half_width, noise_at
+from dpstream.release.interval import GaussianNoise, RealNoise, check_confidence, half_width, laplace_noise
 
 __all__ = ["BudgetKind", "budget_kind", "largest_error", "least_budget", "widest_noise"]
 
@@ -37,13 +36,9 @@ def budget_kind(delta: float | None, *, pure: bool) -> BudgetKind:
 
 def widest_noise(mechanism: Mechanism, scale: float, steps: int) -> RealNoise:
     """The law of the noise of that release, among the first `steps`, which is the furthest from the truth."""
-    if mechanism.noise == "laplace" and isinstance(mechanism, Unbounded):  # draws of two scales
-        return noise_at(mechanism, scale, int(mechanism.squared_row_norms(steps).argmax()) + 1)
-    norm = mechanism.max_squared_row_norm(steps)
     if mechanism.noise == "gaussian":
-        return GaussianNoise(scale * math.sqrt(norm))
-    # Trees add and subtract whole nodes, so that the norm is how many.
-    return LaplaceNoise((scale,), (round(norm),))
+        return GaussianNoise(scale * math.sqrt(mechanism.max_squared_row_norm(steps)))
+    return laplace_noise(mechanism.widest_row_weights(steps), scale)
 
 
 def largest_error(mechanism: Mechanism, budget: Budget, bound: float, steps: int, confidence: float) -> int:

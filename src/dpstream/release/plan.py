@@ -22,20 +22,17 @@ from dpstream.mechanisms.balanced_toeplitz import BalancedToeplitz
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.binary import Binary
 from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz
-from dpstream.mechanisms.convolution import ConvolutionMechanism
 from dpstream.mechanisms.growing_smooth import GrowingSmooth
 from dpstream.mechanisms.honaker import Honaker
 from dpstream.mechanisms.log_matrix import LogMatrix
 from dpstream.mechanisms.optimal import Optimal
-from dpstream.mechanisms.recurrence import RecurrenceMechanism
 from dpstream.mechanisms.signed_digits import SignedDigits
 from dpstream.mechanisms.smooth import SmoothBinary
 from dpstream.mechanisms.square_root import SquareRoot
-from dpstream.mechanisms.stack import StackMechanism
 from dpstream.mechanisms.unbounded import Unbounded
 from dpstream.mechanisms.weighted import WeightedTree
 from dpstream.noise.draws import NARROW
-from dpstream.noise.recurrence_engine import exact_vectors
+from dpstream.noise.engine import engine_class
 from dpstream.noise.settings import check_shape
 from dpstream.participation import Participation
 from dpstream.release.terms import Lane, check_budget, check_participation, check_release_horizon
@@ -47,8 +44,6 @@ _OBJECTIVES = ("max", "mean", "speed", "uniform")
 
 #: Unless told otherwise a mechanism may keep this many vectors: enough for every tree and every recurrence.
 VECTORS = 64
-#: Nanoseconds of a step in Python.
-PURE_STEP = 10_000.0
 #: Streams without a horizon are ranked by their errors up to here.
 UNBOUNDED_STEPS = 2**16
 #: ... and tables of this many bytes, which all streams of one mechanism share.
@@ -326,11 +321,11 @@ def _row(
     scale = noise_scale(mechanism, budget, participation=participation)
     unit = 2 * scale**2 if budget.noise == "laplace" else scale**2
     rounding = 1 / 12 if lane == "exact" else 0.0
-    vectors = mechanism.memory
-    if isinstance(mechanism, RecurrenceMechanism) and lane == "exact":
-        vectors = exact_vectors(mechanism, narrow=coordinates < NARROW)
-    number = 8 if lane == "exact" or coordinates < NARROW else 4
-    tables = _table_bytes(mechanism)
+    exact = lane == "exact"
+    engine = engine_class(mechanism, exact=exact)
+    vectors = engine.vectors(mechanism, exact=exact, narrow=coordinates < NARROW)
+    number = 8 if exact or coordinates < NARROW else 4
+    tables = mechanism.table_bytes
     held = vectors * coordinates * number + tables
     return PlanRow(
         mechanism,
@@ -338,39 +333,9 @@ def _row(
         math.sqrt(unit * mechanism.mean_squared_row_norm(steps) + rounding),
         mechanism.draws_per_step.average,
         held,
-        _nanoseconds(mechanism, steps, coordinates, lane),
+        engine.nanoseconds(mechanism, steps, coordinates, exact=exact),
         held <= room if room is not None else vectors <= VECTORS and tables <= TABLES,
     )
-
-
-def _table_bytes(mechanism: Mechanism) -> int:
-    """What a mechanism looks up: two numbers a step, a dense factor, or the coefficients of a convolution."""
-    steps = mechanism.horizon or 0
-    if isinstance(mechanism, BalancedToeplitz):
-        return 16 * steps
-    if isinstance(mechanism, Optimal):
-        return 8 * steps**2
-    return 16 * steps if isinstance(mechanism, ConvolutionMechanism) else 0
-
-
-def _nanoseconds(mechanism: Mechanism, steps: int, coordinates: int, lane: Lane) -> float:
-    """The predicted time of one step's noise: for each coordinate its draws, what is kept of them, and the rounding."""
-    draw, stack, buffer, octave, rounding = (
-        (6.0, 0.6, 1.0, 0.18, 1.2) if lane == "exact" else (1.5, 0.5, 0.26, 0.03, 0.0)
-    )
-    if isinstance(mechanism, RecurrenceMechanism):
-        kept = buffer * mechanism.memory
-    elif isinstance(mechanism, ConvolutionMechanism):
-        kept = octave * max(1.0, math.log2(steps)) ** 2  # blocks of doubling length, each by FFT
-    elif isinstance(mechanism, Optimal):
-        kept = stack * steps / 2
-    else:
-        kept = stack
-    total = (draw * mechanism.draws_per_step.average + kept + rounding) * coordinates
-    # Trees that push several nodes a step have no compiled loop over steps.
-    if coordinates < NARROW and isinstance(mechanism, StackMechanism) and mechanism.moves(1, 1) is None:
-        total += PURE_STEP
-    return total
 
 
 def _error(row: PlanRow, objective: Objective) -> float:

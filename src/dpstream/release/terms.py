@@ -15,7 +15,6 @@ import numpy as np
 from dpstream.arguments import check_horizon, check_whole
 from dpstream.budget import ApproxDP, Budget, PureDP, noise_scale
 from dpstream.errors import HorizonExceeded, InvalidArgument, MechanismTooShort, NoiseLawError
-from dpstream.mechanisms.anytime_toeplitz import AnytimeToeplitz
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.draws import STEPS_LIMIT
 from dpstream.noise.keystream import check_key, derive_key, fresh_key
@@ -183,8 +182,7 @@ def settle_mechanism(mechanism: object, horizon: int | None, budget: Budget) -> 
     if not isinstance(mechanism, Mechanism):
         raise InvalidArgument("mechanism", mechanism, "'auto' or a mechanism from dpstream.mechanisms")
     holds = mechanism.horizon
-    # An anytime mechanism has a limit, far beyond reach, instead of a horizon.
-    enough = isinstance(mechanism, AnytimeToeplitz) if horizon is None else holds is not None and holds >= horizon
+    enough = mechanism.serves_without_horizon if horizon is None else holds is not None and holds >= horizon
     if holds is not None and not enough:
         raise MechanismTooShort(mechanism=repr(mechanism), holds=holds, horizon=horizon)
     if mechanism.noise != budget.noise:

@@ -1,20 +1,28 @@
-"""How far plain doubles may take the buffers of an exact stream, and which buffers need more.
+"""Tables and error bounds of the recurrence engine.
 
-A buffer that is rounded at every step carries each rounding on, decaying as slowly as the buffer itself: a draw m steps
-ago has been rounded m times. Buffers that decay fast forget before that matters; the slow ones are kept in
-double-double. Only as many as the bound needs: every one of them is a vector more.
+*Tables* say what `kernel.LEAP` steps do to the buffers and releases of a buffered Toeplitz stream. Each entry is the
+exact number, rounded once; powers of the poles are kept in double-double, since they are applied to the same buffers
+over and over.
+
+*Repeated rounding.* A buffer that is rounded at every step carries each rounding on, decaying as slowly as the buffer
+itself: a draw m steps ago has been rounded m times. Buffers that decay fast forget before that matters; the slow ones
+are kept in double-double. Only as many as the bound needs: every one of them is a vector more.
 """
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream import kernel
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
 
-__all__ = ["TOLERANCE", "repeated_rounding", "slow_buffers"]
+__all__ = ["TOLERANCE", "LeapTables", "leap_tables", "repeated_rounding", "slow_buffers"]
 
 #: What repeated rounding may move a release of unit scale by. At scale 10^4, two releases in a million are then so
 #: close to a half-integer that ball arithmetic has to decide.
@@ -23,6 +31,37 @@ TOLERANCE = 1e-10
 CELL = 1.02
 #: Steps of a stream without a last one.
 ENDLESS = 2**50
+
+
+class LeapTables(NamedTuple):
+    """The tables of `kernel.recurrence_leap_f64`."""
+
+    carried: NDArray[np.float64]
+    response: NDArray[np.float64]
+    decay: NDArray[np.float64]
+    decay_low: NDArray[np.float64]
+
+
+@lru_cache(maxsize=64)
+def leap_tables(gaps: tuple[float, ...], weights: tuple[float, ...]) -> LeapTables:
+    """The tables for poles 1 - gap, worked out in fractions; all streams of one mechanism share them."""
+    poles = [1 - Fraction(gap) for gap in gaps]
+    heights = [Fraction(weight) for weight in weights]
+    powers = [[Fraction(1)] * len(poles)]
+    for _ in range(kernel.LEAP):
+        powers.append([power * pole for power, pole in zip(powers[-1], poles, strict=True)])
+    parts = [[height * power for height, power in zip(heights, row, strict=True)] for row in powers]
+    high = np.array(powers, dtype=np.float64)
+    low = [
+        [power - Fraction(x) for power, x in zip(*rows, strict=True)]
+        for rows in zip(powers, high.tolist(), strict=True)
+    ]
+    return LeapTables(
+        carried=np.ascontiguousarray(np.array(parts[1:], dtype=np.float64).T),
+        response=np.array([1.0, *(float(sum(row)) for row in parts[1:-1])]),
+        decay=high,
+        decay_low=np.array(low, dtype=np.float64),
+    )
 
 
 def repeated_rounding(gaps: NDArray[np.float64], weights: NDArray[np.float64], slow: int, steps: int) -> float:

@@ -8,22 +8,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.optimal import Optimal
+from dpstream.mechanisms.base import Mechanism
+from dpstream.mechanisms.dense import DenseMechanism
 from dpstream.noise.draws import Draws
 from dpstream.noise.engine import DRAW_ERROR, UNIT, Chunks, Engine, largest_draw
 
-__all__ = ["RowsEngine"]
+__all__ = ["DenseEngine"]
 
 
-class RowsEngine(Engine):
-    """Keeps the draws: a dense factor forgets nothing."""
+class DenseEngine(Engine, streams=DenseMechanism):
+    """Streams a dense L; keeps every draw, since any row may use all of them."""
 
-    mechanism: Optimal
+    mechanism: DenseMechanism
 
-    def __init__(self, mechanism: Optimal, draws: Draws, chunks: Chunks, gain: float = 1.0) -> None:
+    def __init__(self, mechanism: DenseMechanism, draws: Draws, chunks: Chunks, gain: float = 1.0) -> None:
         super().__init__(mechanism, draws, chunks, gain)
-        self._factor = mechanism.factors()[0]
+        self._factor = mechanism.left
         self.reset()
+
+    @classmethod
+    def _nanoseconds_kept(cls, mechanism: Mechanism, steps: int, *, exact: bool) -> float:
+        del mechanism
+        return (0.6 if exact else 0.5) * steps / 2
 
     def reset(self) -> None:
         self.t = 0
