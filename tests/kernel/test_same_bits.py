@@ -68,7 +68,7 @@ def assert_both_same(compiled: ModuleType, name: str, *args: Any) -> Any:
     (value, left), (other, right) = both(compiled, name, *args)
     if isinstance(value, bytes):
         value = np.frombuffer(value, np.int64)
-        assert_same(value, other)
+        assert_same(value, np.frombuffer(other, np.int64))
     else:
         assert value == other
     for a, b in zip(left, right, strict=True):
@@ -105,6 +105,39 @@ def test_flags(compiled: ModuleType, rng: np.random.Generator, kind: str) -> Non
     source = words(rng, 2**21, 32)
     source[::50_021] = 7
     assert assert_both_same(compiled, "flag_unsafe", source, kind).size > 40
+
+
+@pytest.mark.parametrize(("suffix", "tile"), [("f32", 64), ("f64", 32)])
+def test_tails(compiled: ModuleType, rng: np.random.Generator, suffix: str, tile: int) -> None:
+    source = words(rng, 2**21, tile)
+    source[::50_021] = 7
+    assert assert_both_same(compiled, f"flag_tails_{suffix}", source).size > 40
+
+
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_fused_steps_take_keystream_or_draws(compiled: ModuleType, rng: np.random.Generator, suffix: str) -> None:
+    """The same bits either way, and from either kernel."""
+    tile, dtype = (64, np.float32) if suffix == "f32" else (32, np.float64)
+    n = 1000
+    keystream = [words(rng, n, tile), words(rng, n, tile)[::-1].copy()]
+    made = [np.empty(source.size, dtype) for source in keystream]
+    for source, draws in zip(keystream, made, strict=True):
+        compiled.__dict__[f"normal_{suffix}"](source, draws)
+    gaps, weights = np.array([1e-4, 0.1, 0.5]), np.array([0.2, 0.3, 0.4])
+    results = set()
+    for module in (compiled, twin):
+        for node, pad in [(a, b) for a in (keystream[0], made[0]) for b in (keystream[1], made[1])]:
+            top, out = np.ones(n, dtype), np.empty(n, dtype)
+            getattr(module, f"stack_step_{suffix}")(node, 1.7, pad, 0.3, top, top, out)
+            slow, fast, release = np.ones((1, n)), np.ones((2, n), dtype), np.empty(n, dtype)
+            step = getattr(module, f"recurrence_step_{suffix}")
+            step(node, 1.1, 0.9, gaps, weights, slow, fast, 0, n, release)
+            results.add(b"".join(array.tobytes() for array in (top, out, slow, fast, release)))
+    assert len(results) == 1
+    for source, draws in zip(keystream, made, strict=True):  # read, never written
+        again = np.empty(source.size, dtype)
+        compiled.__dict__[f"normal_{suffix}"](source, again)
+        assert_same(again, draws)
 
 
 @pytest.mark.parametrize("offset", [1, 3, 4])

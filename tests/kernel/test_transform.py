@@ -19,7 +19,7 @@ import pytest
 from flint import arb, ctx, fmpq, fmpz
 from scipy import stats
 
-from dpstream.kernel import LAPLACE_ERROR, NORMAL_ERROR, twin
+from dpstream.kernel import LAPLACE_ERROR, NORMAL_ERROR, TAIL_LIMIT, twin
 from dpstream.kernel.twin import coefficients, transform
 
 ROOT = Path(__file__).parents[2]
@@ -184,6 +184,44 @@ def test_float32_normals_are_accurate(kernel: ModuleType, rng: np.random.Generat
     r = np.sqrt(-2 * np.where(w > 2**31, near_one, np.log(w / 2**32)))
     for z, ideal in ((x, r * np.cos(2 * np.pi * turn)), (y, r * np.sin(2 * np.pi * turn))):
         assert np.max(np.abs(z - ideal) / r) < 2.0**-21
+
+
+def test_float32_normals_are_close_whatever_bits_follow(kernel: ModuleType, rng: np.random.Generator) -> None:
+    """Within 2^-13 of the ideal normal of every continuation of their words, unless `flag_tails_f32` names them."""
+    words = float32_pairs(rng, 2**6)
+    words[4:20, 0] = rng.integers(TAIL_LIMIT, 2 * TAIL_LIMIT, (16, 32), dtype=np.uint32)
+    words[20:30, 0] = ~rng.integers(0, 2**10, (10, 32), dtype=np.uint32)
+    words[30, 0, :2] = TAIL_LIMIT
+    words[:, 0][words[:, 0] < TAIL_LIMIT] = TAIL_LIMIT
+    assert kernel.flag_tails_f32(words) == b""
+    out = np.empty(words.size, np.float32)
+    kernel.normal_f32(words, out)
+    half = fmpq(1, fmpz(2) ** 33)
+    worst = 0.0
+    for pairs, (first, second) in zip(out.reshape(words.shape).tolist(), words.tolist(), strict=True):
+        for a, b, w1, w2 in zip(*pairs, first, second, strict=True):
+            u = ball(fmpq(2 * w1 + 1, fmpz(2) ** 33), half)
+            r = (-2 * u.log()).sqrt() if w1 < 2**32 - 1 else arb(2.0**-16).union(arb(0))
+            turn = ball(fmpq(2 * w2 + 1, fmpz(2) ** 32), 2 * half)
+            worst = max(worst, distance(a, r * turn.cos_pi()), distance(b, r * turn.sin_pi()))
+    assert 2.0**-15 < worst < 2.0**-13
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_tails_are_flagged_exactly(kernel: ModuleType, bits: int) -> None:
+    half = 1024 // bits
+    words = np.full((3, 2, half), 2 ** (bits - 1), f"u{bits // 8}")
+    words[1, 0, [2, 5, 9]] = np.array([0, TAIL_LIMIT, TAIL_LIMIT], words.dtype) << np.array(bits - 32, words.dtype)
+    words[1, 0, 5] -= 1
+    words[2, 1] = 0  # angles
+    flag = getattr(kernel, f"flag_tails_f{bits}")
+    lanes = 2 * half
+    assert np.frombuffer(flag(words), np.int64).tolist() == [lanes + 2, lanes + 5, lanes + half + 2, lanes + half + 5]
+    words[1, 0, [2, 5]] = 2 ** (bits - 1)
+    assert flag(words) == b""
+    assert flag(b"") == b""
+    with pytest.raises(ValueError, match="words must have a multiple of 256 bytes, got 8"):
+        flag(bytes(8))
 
 
 def test_float32_ends(kernel: ModuleType) -> None:

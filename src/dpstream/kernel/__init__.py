@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstream.kernel.twin import LAPLACE_ERROR, LEAP, NORMAL_ERROR, TILE_F32, TILE_F64
+from dpstream.kernel.twin import LAPLACE_ERROR, LEAP, NORMAL_ERROR, TAIL_LIMIT, TILE_F32, TILE_F64
 
 if TYPE_CHECKING:
     from dpstream.kernel.twin import (
+        flag_tails_f32,
+        flag_tails_f64,
         flag_unsafe,
         laplace_f64,
         normal_f32,
@@ -43,9 +45,12 @@ __all__ = [
     "LAPLACE_ERROR",
     "LEAP",
     "NORMAL_ERROR",
+    "TAIL_LIMIT",
     "TILE_F32",
     "TILE_F64",
     "SlowKernelWarning",
+    "flag_tails_f32",
+    "flag_tails_f64",
     "flag_unsafe",
     "laplace_f64",
     "name",

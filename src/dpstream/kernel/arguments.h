@@ -69,8 +69,7 @@ static Py_buffer *take(Buffers *held, PyObject *object, const char *name, char k
         PyErr_Format(PyExc_TypeError, "%s must be a buffer, such as a NumPy array", name);
         return NULL;
     }
-    int flags = kind == 'w' ? PyBUF_SIMPLE : PyBUF_C_CONTIGUOUS | PyBUF_FORMAT;
-    if (PyObject_GetBuffer(object, view, flags | (writable ? PyBUF_WRITABLE : 0)) < 0) {
+    if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0)) < 0) {
         PyErr_Clear();
         PyErr_Format(PyExc_ValueError, "%s must be contiguous%s", name, writable ? " and writable" : "");
         return NULL;
@@ -127,6 +126,12 @@ static int has_words(Buffers *held, const Py_buffer *view, size_t draws, size_t 
         return 1;
     PyErr_Format(PyExc_ValueError, "%s must have %zu bytes, got %zd", held->name[view - held->view], tiles * tile * word, view->len);
     return 0;
+}
+
+/* Keystream, or draws that were made from it already: nonzero if the buffer holds numbers of the given kind. */
+static int are_made(const Py_buffer *view, char kind)
+{
+    return view != NULL && has_format(view, kind);
 }
 
 /* No buffer that is written to may overlap another; `in_place` may be the very same memory as `target`. */

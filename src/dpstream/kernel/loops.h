@@ -104,6 +104,38 @@ static size_t flag_laplace(const unsigned char *words, size_t n, int64_t *where)
     return found;
 }
 
+/* The first words of a tile fill 128 bytes, of either width; their top 32 bits are every word of float32 tiles, every second of float64. */
+#define TAIL_LIMIT 1024u /* of the top 32 bits: one pair in 2^22 */
+
+/* Whether the first word of some pair is small. `stride` is 1 for float32 tiles, 2 for float64. */
+static CLONES int has_tails(const unsigned char *words, size_t tiles, size_t stride)
+{
+    uint32_t least[32], lowest = TAIL_LIMIT;
+    memset(least, 0xff, sizeof least);
+    for (size_t tile = 0; tile < tiles; tile++)
+        for (size_t i = 0; i < 32; i++) {
+            uint32_t word = word_f32(words + 256 * tile, i);
+            least[i] = word < least[i] ? word : least[i];
+        }
+    for (size_t i = stride - 1; i < 32; i += stride)
+        lowest = least[i] < lowest ? least[i] : lowest;
+    return lowest < TAIL_LIMIT;
+}
+
+/* How many draws rest on a small first word; writes their positions to `where` unless it is NULL. */
+static size_t flag_tails(const unsigned char *words, size_t tiles, size_t stride, int64_t *where)
+{
+    size_t found = 0, half = 32 / stride;
+    for (size_t tile = 0; tile < tiles; tile++)
+        for (size_t lane = 0; lane < 2 * half; lane++)
+            if (word_f32(words + 256 * tile, lane % half * stride + stride - 1) < TAIL_LIMIT) {
+                if (where != NULL)
+                    where[found] = (int64_t)(tile * 2 * half + lane);
+                found++;
+            }
+    return found;
+}
+
 INLINE int trailing_zeros(uint64_t x) /* x != 0 */
 {
 #if defined(__GNUC__)

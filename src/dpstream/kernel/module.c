@@ -89,6 +89,36 @@ static PyObject *flag_unsafe(PyObject *Py_UNUSED(module), PyObject *const *args,
     return indices;
 }
 
+static PyObject *flag_tails_of(PyObject *const *args, Py_ssize_t nargs, size_t stride)
+{
+    Buffers held = {.count = 0};
+    Py_buffer *words;
+    if (!has_arguments("flag_tails", nargs, 1) || !(words = take(&held, args[0], "words", 'w', 0, 0)))
+        return refuse(&held);
+    if (words->len % 256 != 0) {
+        PyErr_Format(PyExc_ValueError, "words must have a multiple of 256 bytes, got %zd", words->len);
+        return refuse(&held);
+    }
+    size_t tiles = (size_t)words->len / 256, found = 0;
+    if (has_tails(words->buf, tiles, stride)) /* with the GIL: letting it go costs as much as looking */
+        found = flag_tails(words->buf, tiles, stride, NULL);
+    PyObject *indices = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(found * sizeof(int64_t)));
+    if (indices != NULL && found > 0)
+        flag_tails(words->buf, tiles, stride, (int64_t *)(void *)PyBytes_AsString(indices));
+    release(&held);
+    return indices;
+}
+
+static PyObject *flag_tails_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return flag_tails_of(args, nargs, 1);
+}
+
+static PyObject *flag_tails_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return flag_tails_of(args, nargs, 2);
+}
+
 /* ---- one step of a long vector ---- */
 
 static PyObject *stack_step(PyObject *const *args, Py_ssize_t nargs, int single)
@@ -116,11 +146,12 @@ static PyObject *stack_step(PyObject *const *args, Py_ssize_t nargs, int single)
         return refuse(&held);
     const void *pad = pad_words != NULL ? pad_words->buf : NULL, *from = base != NULL ? base->buf : NULL;
     void *to = out != NULL ? out->buf : NULL;
+    int made = are_made(words, kind), pad_made = are_made(pad_words, kind);
     Py_BEGIN_ALLOW_THREADS
     if (single)
-        loop_stack_step_f32(words->buf, (float)weight, pad, (float)pad_weight, from, top->buf, to, n);
+        loop_stack_step_f32(words->buf, made, (float)weight, pad, pad_made, (float)pad_weight, from, top->buf, to, n);
     else
-        loop_stack_step_f64(words->buf, weight, pad, pad_weight, from, top->buf, to, n);
+        loop_stack_step_f64(words->buf, made, weight, pad, pad_made, pad_weight, from, top->buf, to, n);
     Py_END_ALLOW_THREADS
     release(&held);
     Py_RETURN_NONE;
@@ -160,12 +191,13 @@ static PyObject *recurrence_step(PyObject *const *args, Py_ssize_t nargs, int si
         !has_items(&held, out, hi - lo) || !are_apart(&held, NULL, NULL))
         return refuse(&held);
     void *slow_rows = slow_state != NULL ? slow_state->buf : NULL;
+    int made = are_made(words, single ? 'f' : 'd');
     Py_BEGIN_ALLOW_THREADS
     if (single)
-        loop_recurrence_step_f32(words->buf, input_scale, output_scale, gaps->buf, weights->buf, slow, slow_rows, fast,
+        loop_recurrence_step_f32(words->buf, made, input_scale, output_scale, gaps->buf, weights->buf, slow, slow_rows, fast,
                                  fast_state->buf, row, lo, hi, out->buf);
     else
-        loop_recurrence_step_f64(words->buf, input_scale, output_scale, gaps->buf, weights->buf, slow, slow_rows, fast,
+        loop_recurrence_step_f64(words->buf, made, input_scale, output_scale, gaps->buf, weights->buf, slow, slow_rows, fast,
                                  fast_state->buf, row, lo, hi, out->buf);
     Py_END_ALLOW_THREADS
     release(&held);
@@ -441,6 +473,8 @@ static PyMethodDef methods[] = {
     ENTRY(normal_f64, "words, out"),
     ENTRY(laplace_f64, "words, out"),
     ENTRY(flag_unsafe, "words, kind"),
+    ENTRY(flag_tails_f32, "words"),
+    ENTRY(flag_tails_f64, "words"),
     ENTRY(stack_step_f32, "node_words, node_weight, pad_words, pad_weight, base, top, out"),
     ENTRY(stack_step_f64, "node_words, node_weight, pad_words, pad_weight, base, top, out"),
     ENTRY(recurrence_step_f32, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),

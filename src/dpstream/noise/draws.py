@@ -10,6 +10,11 @@ words within a tile is the kernel's. A step takes `stride` consecutive draws of 
 
 Draw number n = (step - 1) · stride + coordinate of a slot is lane n mod tile of tile n div tile, whose keystream starts
 at block 16 · (n div tile).
+
+Tails. A word ends, and with it the radius of a normal made from one word: at 6.8 of 32 bits, at 9.5 of 64. Coordinates
+are many, and a sum beyond the largest possible noise would give a person away. So the few normals whose first word is
+almost 0 (`kernel.flag_tails_f32`: one pair in 2^22) are made from as many bits as they need, in ball arithmetic, from
+the extension blocks of the keystream that the exact lane uses too: their law has no end.
 """
 
 from __future__ import annotations
@@ -83,6 +88,9 @@ class Draws:
         self.stride = coordinates if self.narrow else -(-coordinates // NARROW) * NARROW
         self.tile = TILE_BYTES // self.dtype.itemsize
         self._kind: Literal["normal", "laplace"] = "laplace" if law == "laplace" else "normal"
+        self._flag_tails: Callable[[NDArray[np.uint8]], bytes] = (
+            kernel.flag_tails_f32 if self.dtype == np.float32 else kernel.flag_tails_f64
+        )
         self._transform: Callable[[NDArray[np.uint8], NDArray[Any]], None] = (
             kernel.laplace_f64
             if law == "laplace"
@@ -97,11 +105,20 @@ class Draws:
             self.keystream, self.law, self.coordinates, self.dtype, exact=self.exact, offset=self.offset + steps
         )
 
-    def words(self, step: int, slot: int, low: int, high: int, out: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The keystream of coordinates low..high of a wide step; `low` starts a tile. Written to the front of `out`."""
+    def words(self, step: int, slot: int, low: int, high: int, out: NDArray[np.uint8]) -> NDArray[Any]:
+        """The keystream of coordinates low..high of a wide step; `low` starts a tile. Written to the front of `out`.
+
+        In the float lane, if one of them needs more bits than its word has, the draws themselves, whole tiles of them:
+        the fused loops of the kernel take either.
+        """
         first = ((self.offset + step - 1) * self.stride + low) // self.tile
         words = out[: -(-(high - low) // self.tile) * TILE_BYTES]
         self.keystream.fill(words, slot=slot, block=first * BLOCKS_PER_TILE)
+        if not self.exact and self._flag_tails(words):
+            draws = np.empty(words.size // self.dtype.itemsize, dtype=self.dtype)
+            self._transform(words, draws)
+            self._mend(words, first, slot, draws)
+            return draws
         return words
 
     def rows(self, first: int, count: int, slot: int, room: Room | None = None) -> NDArray[Any]:
@@ -146,7 +163,19 @@ class Draws:
 
     def _address(self, number: int, slot: int) -> Address:
         tile, lane = divmod(number, self.tile)
-        return Address(slot, tile, lane)
+        return Address(slot, tile, lane, 8 * self.dtype.itemsize)
+
+    def _mend(self, words: NDArray[np.uint8], first: int, slot: int, draws: NDArray[Any]) -> None:
+        """Make the few draws that need it from more bits; `words` and `draws` begin with tile number `first`."""
+        if self.exact:  # what the kernel cannot vouch for
+            positions = kernel.flag_unsafe(words, self._kind).tolist()
+        elif found := self._flag_tails(words):
+            positions = np.frombuffer(found, np.int64).tolist()
+        else:
+            return
+        for i in positions:
+            address = self._address(first * self.tile + i, slot)
+            draws[i] = ideal_double(partial(ideal_draw, self.keystream, self.law, address))
 
     def _range(self, start: int, stop: int, slot: int, room: Room | None = None) -> NDArray[Any]:
         """Draws number start..stop of a slot."""
@@ -156,10 +185,7 @@ class Draws:
         self.keystream.fill(words, slot=slot, block=first * BLOCKS_PER_TILE)
         flat = lend(f"draws of slot {slot}", (last - first) * self.tile, self.dtype)
         self._transform(words, flat)
-        if self.exact:
-            for i in kernel.flag_unsafe(words, self._kind):
-                address = self._address(first * self.tile + int(i), slot)
-                flat[i] = ideal_double(partial(ideal_draw, self.keystream, self.law, address))
+        self._mend(words, first, slot, flat)
         return flat[start - first * self.tile : stop - first * self.tile]
 
 

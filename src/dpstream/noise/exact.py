@@ -20,9 +20,8 @@ __all__ = ["Address", "ideal_double", "ideal_draw", "nearest_integer"]
 
 Ball = Any  # flint.arb, which has no type information
 
-WORD_BITS = 64
-PAIRS_PER_TILE = 16  # of float64 normals: words p and 16 + p make lanes p and 16 + p
-WORDS_PER_TILE = 32
+WORD_BITS = 64  # of a block's halves, and of a float64 draw's fractions before they are extended
+TILE_BITS = 2048
 BLOCKS_PER_TILE = 16
 
 # Arb's working precision is one setting of the whole process.
@@ -30,11 +29,12 @@ _PRECISION = threading.RLock()
 
 
 class Address(NamedTuple):
-    """Where a float64 draw lives: slot, tile and lane (see `dpstream.noise.draws`)."""
+    """Where a draw lives: slot, tile and lane (see `dpstream.noise.draws`); `word_bits` is 32 for float32 draws."""
 
     slot: int
     tile: int
     lane: int
+    word_bits: int = WORD_BITS
 
 
 def ideal_draw(keystream: Keystream, law: NoiseLaw, address: Address, bits: int) -> Ball:
@@ -42,25 +42,31 @@ def ideal_draw(keystream: Keystream, law: NoiseLaw, address: Address, bits: int)
 
     Gaussian: √(-2 ln u₁) · cos 2πu₂ (first half of a tile) or sin (second half). Laplace: ∓ln u, first bit the sign.
     """
-    slot, tile, lane = address
+    slot, tile, lane, width = address
+    words = TILE_BITS // width
     extensions = -(-bits // WORD_BITS)
     with _PRECISION, flint.ctx.workprec(bits + 32):
         if law == "laplace":
-            word = _word(keystream, slot, tile, lane)
-            further = _extensions(keystream, slot, tile * WORDS_PER_TILE + lane, extensions)
-            magnitude = -_fraction(word & (2**63 - 1), WORD_BITS - 1, [pair[0] for pair in further]).log()
+            word = _word(keystream, address, lane)
+            further = _extensions(keystream, slot, tile * words + lane, extensions)
+            magnitude = -_fraction(word & (2**63 - 1), width - 1, [pair[0] for pair in further]).log()
             return -magnitude if word >> 63 else magnitude
-        pair = lane % PAIRS_PER_TILE
-        further = _extensions(keystream, slot, tile * PAIRS_PER_TILE + pair, extensions)
-        first = _fraction(_word(keystream, slot, tile, pair), WORD_BITS, [e[0] for e in further])
-        second = _fraction(_word(keystream, slot, tile, PAIRS_PER_TILE + pair), WORD_BITS, [e[1] for e in further])
+        pairs = words // 2  # words p and pairs + p make lanes p and pairs + p
+        pair = lane % pairs
+        further = _extensions(keystream, slot, tile * pairs + pair, extensions)
+        first = _fraction(_word(keystream, address, pair), width, [e[0] for e in further])
+        second = _fraction(_word(keystream, address, pairs + pair), width, [e[1] for e in further])
         radius = (-2 * first.log()).sqrt()
         angle = 2 * second
-        return radius * (angle.cos_pi() if lane < PAIRS_PER_TILE else angle.sin_pi())
+        return radius * (angle.cos_pi() if lane < pairs else angle.sin_pi())
 
 
-def _word(keystream: Keystream, slot: int, tile: int, index: int) -> int:
-    return keystream.words(slot=slot, block=tile * BLOCKS_PER_TILE + index // 2)[index % 2]
+def _word(keystream: Keystream, address: Address, index: int) -> int:
+    """Word number `index` of the tile, read from the half block it lies in."""
+    position = index * address.word_bits
+    half = position // WORD_BITS
+    found = keystream.words(slot=address.slot, block=address.tile * BLOCKS_PER_TILE + half // 2)[half % 2]
+    return found >> position % WORD_BITS & (1 << address.word_bits) - 1
 
 
 def _extensions(keystream: Keystream, slot: int, index: int, count: int) -> list[tuple[int, int]]:

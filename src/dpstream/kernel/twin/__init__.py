@@ -11,7 +11,17 @@ begin the fraction. Wherever a vector may end inside its last tile, its words st
 """
 
 from dpstream.kernel.twin.block_steps import stack_block_f32, stack_block_f64
-from dpstream.kernel.twin.draws import LAPLACE_ERROR, NORMAL_ERROR, flag_unsafe, laplace_f64, normal_f32, normal_f64
+from dpstream.kernel.twin.draws import (
+    LAPLACE_ERROR,
+    NORMAL_ERROR,
+    TAIL_LIMIT,
+    flag_tails_f32,
+    flag_tails_f64,
+    flag_unsafe,
+    laplace_f64,
+    normal_f32,
+    normal_f64,
+)
 from dpstream.kernel.twin.label_walk import smooth_moves
 from dpstream.kernel.twin.leaps import LEAP, recurrence_leap_f64
 from dpstream.kernel.twin.recurrences import recurrence_block_f64, recurrence_mixed_f64
@@ -29,8 +39,11 @@ __all__ = [
     "LAPLACE_ERROR",
     "LEAP",
     "NORMAL_ERROR",
+    "TAIL_LIMIT",
     "TILE_F32",
     "TILE_F64",
+    "flag_tails_f32",
+    "flag_tails_f64",
     "flag_unsafe",
     "laplace_f64",
     "normal_f32",

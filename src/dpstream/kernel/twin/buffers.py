@@ -27,6 +27,14 @@ def words_of(name: str, words: Words, dtype: DTypeLike) -> NDArray[Any]:
     return np.frombuffer(view.cast("B") if view.nbytes else b"", np.uint8).view(np.dtype(dtype).newbyteorder("<"))
 
 
+def source_of(name: str, source: Words, dtype: DTypeLike) -> NDArray[Any]:
+    """View keystream as words of this type's size, or draws that were made from it already as what they are."""
+    view = memory_of(name, source)
+    if view.c_contiguous and view.nbytes and np.asarray(view).dtype == np.dtype(dtype):
+        return np.asarray(view).reshape(-1)
+    return words_of(name, source, np.uint32 if np.dtype(dtype) == np.float32 else np.uint64)
+
+
 def memory_of(name: str, buffer: object) -> memoryview:
     """View an argument as memory, or say by its name that it is none."""
     try:

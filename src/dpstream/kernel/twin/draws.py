@@ -30,15 +30,22 @@ NORMAL_LOWEST, NORMAL_HIGHEST = 2**45, 2**64 - 2**34
 LAPLACE_LOWEST = 2**47
 
 
+# Of the top 32 bits of the first word of a pair: below it, `flag_tails_f32` and `flag_tails_f64` name both draws.
+TAIL_LIMIT = 1024
+
+
 def _transform(tile: int) -> Any:
     return scratch.keep("f32", Normals32) if tile == TILE_F32 else scratch.keep("f64", Normals64)
 
 
 def normals_in_chunks(words: NDArray[Any], tile: int, name: str) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Yield pairs (where it starts, normals of the next chunk); each chunk is overwritten by the next."""
+    """Yield pairs (where it starts, normals of the next chunk); each chunk is overwritten by the next.
+
+    `words` may hold the normals themselves (see `source_of`).
+    """
     dtype = np.float32 if tile == TILE_F32 else np.float64
     out: NDArray[Any] = scratch.keep(f"{name} {tile}", lambda: np.empty((CHUNK // tile, tile), dtype))
-    transform = _transform(tile)
+    transform = np.positive if words.dtype == dtype else _transform(tile)
     rows = words.reshape(-1, tile)
     for first in range(0, len(rows), CHUNK // tile):
         part = rows[first : first + CHUNK // tile]
@@ -64,7 +71,8 @@ def _normal(words: Words, out: object, tile: int) -> None:
 def normal_f32(words: Words, out: Single, /) -> None:
     """Make standard normals from words; `out` takes whole tiles of 64.
 
-    |z| is at most 6.77; the error is below 2^-21 of the radius r = √(-2 ln u).
+    The error is below 2^-21 of the radius r = √(-2 ln u), u the middle of what a word leaves open. |z| is at most 6.77:
+    `flag_tails_f32` names the draws that need more bits.
     """
     _normal(words, out, TILE_F32)
 
@@ -124,3 +132,26 @@ def flag_unsafe(words: Words, kind: Literal["normal", "laplace"], /) -> NDArray[
     first = source.reshape(-1, 2, TILE_F64 // 2)[:, :1]
     unsafe = (first < NORMAL_LOWEST) | (first > NORMAL_HIGHEST)
     return np.flatnonzero(np.repeat(unsafe, 2, axis=1)).astype(np.int64, copy=False)
+
+
+def flag_tails_f32(words: Words, /) -> bytes:
+    """Find the float32 normals that need more bits than their words have.
+
+    These are both normals of a pair whose first word is below `TAIL_LIMIT` (one pair in 2^22): the radius is above 5.5,
+    and 32 bits tell it to 10^-4 at best. Returns their positions, in order, as the bytes of int64 numbers, so that the
+    common answer, none, costs nothing.
+    """
+    return _flag_tails(words, TILE_F32)
+
+
+def flag_tails_f64(words: Words, /) -> bytes:
+    """`flag_tails_f32` for float64 normals, by the top 32 bits of the first word: below 2^42."""
+    return _flag_tails(words, TILE_F64)
+
+
+def _flag_tails(words: Words, tile: int) -> bytes:
+    view = memory_of("words", words)
+    if view.nbytes % 256:
+        raise ValueError(f"words must have a multiple of 256 bytes, got {view.nbytes}")
+    first = words_of("words", words, np.uint32).reshape(-1, 2, 32)[:, :1, TILE_F32 // tile - 1 :: TILE_F32 // tile]
+    return np.flatnonzero(np.repeat(first < TAIL_LIMIT, 2, axis=1)).astype(np.int64, copy=False).tobytes()

@@ -15,8 +15,8 @@ from dpstream.kernel.twin.buffers import (
     check_items,
     check_shape,
     check_words,
+    source_of,
     whole_number,
-    words_of,
 )
 from dpstream.kernel.twin.draws import normals_in_chunks
 from dpstream.kernel.twin.transform import TILE_F32, TILE_F64
@@ -32,10 +32,10 @@ def _stack_step(
     top: object,
     out: object | None,
 ) -> None:
-    dtype, word = (np.float32, np.uint32) if tile == TILE_F32 else (np.float64, np.uint64)
-    node_source = words_of("node_words", node_words, word)
+    dtype = np.float32 if tile == TILE_F32 else np.float64
+    node_source = source_of("node_words", node_words, dtype)
     weight = dtype(float(node_weight))
-    pad_source = None if pad_words is None else words_of("pad_words", pad_words, word)
+    pad_source = None if pad_words is None else source_of("pad_words", pad_words, dtype)
     extra = dtype(float(pad_weight))
     below = None if base is None else array_of("base", base, dtype)
     stored = array_of("top", top, dtype, write=True)
@@ -86,6 +86,7 @@ def stack_step_f32(
 ) -> None:
     """One step of a tree: ``top = base + node_weight · z`` and ``out = top + pad_weight · z'``.
 
+    Words may be keystream, or draws that were made from it already: an array of the result's type, whole tiles of it.
     Without a `base` the sum starts at ``node_weight · z``; without `pad_words`, `out` is a copy of `top`.
     `top` may be the memory of `base` itself; no other overlap is allowed.
     """
@@ -119,8 +120,8 @@ def _recurrence_step(
     hi: SupportsIndex,
     out: object,
 ) -> None:
-    dtype, word = (np.float32, np.uint32) if tile == TILE_F32 else (np.float64, np.uint64)
-    source = words_of("words", words, word)
+    dtype = np.float32 if tile == TILE_F32 else np.float64
+    source = source_of("words", words, dtype)
     q, p = dtype(float(input_scale)), dtype(float(output_scale))
     gap = array_of("gaps", gaps, np.float64, ndim=1)
     weight = array_of("weights", weights, np.float64, ndim=1)
@@ -185,7 +186,8 @@ def recurrence_step_f32(
     `gaps` and `weights` and live in float64: their sum is formed in float64, rounded once and added to u;
     then the others are added in order.
 
-    `lo` is the start of a tile; `words` and `out` hold those columns only, the states hold all.
+    `lo` is the start of a tile; `words` and `out` hold those columns only, the states hold all. Words may be keystream,
+    or draws that were made from it already.
     """
     _recurrence_step(TILE_F32, words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out)
 
