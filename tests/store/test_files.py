@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -185,7 +185,7 @@ def test_drafts_at_work_and_files_of_others_stay(path):
     others = [".counts.db.1-abc", ".counts.db.old.1-01234567", ".counts.dbx.1-01234567", "counts.db.1-01234567"]
     for name in others:
         path.with_name(name).write_text("mine")
-    abandoned = [".counts.db.1-01234567", ".counts.db.key.77-abcdef01", ".counts.db.1-01234567-journal"]
+    abandoned = [".counts.db.1-01234567", ".counts.db.1-01234567-wal", ".counts.db.key.77-abcdef01"]
     for name in abandoned:
         path.with_name(name).write_text("left behind")
     os.mkfifo(path.with_name(".counts.db.2-01234567"))
@@ -196,11 +196,28 @@ def test_drafts_at_work_and_files_of_others_stay(path):
 
 
 def test_makers_and_sweepers_at_once(path):
-    """Six processes make one store while others sweep: all of them open it, and no draft is left."""
-    script = "import sys, dpstream as dp; dp.Store(sys.argv[1]).close()"
-    makers = [subprocess.Popen([sys.executable, "-c", script, str(path)], stderr=subprocess.PIPE) for _ in range(6)]  # noqa: S603
-    while any(maker.poll() is None for maker in makers):
-        sweep(path)
-        time.sleep(0.001)
-    assert [maker.communicate()[1] for maker in makers] == [b""] * 6
-    assert set(everything(path)) == {"counts.db", "counts.db.key", "counts.db.witness"}
+    """Eight threads make one store, thirty times, while another process sweeps: nobody is disturbed."""
+    script = """if True:
+        import sys
+        from pathlib import Path
+        from dpstream.store.files import sweep
+        print("ready", flush=True)
+        while Path(sys.argv[1]).exists():
+            for i in range(30):
+                sweep(Path(sys.argv[1]) / str(i) / "counts.db")
+    """
+    sweeper = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", script, str(path.parent)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert sweeper.stdout.readline() == "ready\n"
+        with ThreadPoolExecutor(8) as pool:
+            for i in range(30):
+                new = path.parent / str(i) / path.name
+                new.parent.mkdir()
+                for store in list(pool.map(dp.Store, [new] * 8)):
+                    store.close()
+                assert set(everything(new)) == {"counts.db", "counts.db.key", "counts.db.witness"}
+    finally:
+        sweeper.kill()
+        sweeper.communicate()

@@ -201,8 +201,8 @@ def _connect(path: Path, *, wal: bool = True) -> sqlite3.Connection:
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA temp_store = MEMORY")  # nothing goes into files that we do not know of
-        if wal:
-            connection.execute("PRAGMA journal_mode = WAL")
+        # A database that is being made needs no journal: a crash leaves a draft.
+        connection.execute(f"PRAGMA journal_mode = {'WAL' if wal else 'MEMORY'}")
         connection.execute("PRAGMA synchronous = FULL")
     except BaseException as error:
         connection.close()

@@ -226,7 +226,7 @@ def synchronise(directory: Path) -> None:
 
 def sweep(path: Path) -> None:
     """Remove the drafts of this store whose makers were killed; those of makers that are at work stay."""
-    made = re.compile(re.escape(f".{path.name}") + r"(\.key|\.witness)?\.\d+-[0-9a-f]{8}(-journal)?")
+    made = re.compile(re.escape(f".{path.name}") + r"(\.key|\.witness)?\.\d+-[0-9a-f]{8}")
     with contextlib.suppress(OSError):  # a directory that cannot be read or written has no drafts that we could remove
         for entry in os.scandir(path.parent):
             if made.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -234,7 +234,7 @@ def sweep(path: Path) -> None:
 
 
 def _remove_abandoned(path: Path, leftover: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):  # its maker may be removing it as well
+    with contextlib.suppress(FileNotFoundError), _registry:  # its maker may be removing it as well
         # The second name of a file that is in place may be removed at any time. It must not be opened: closing it
         # would end SQLite's locks.
         if any(_same(leftover, path.with_name(path.name + suffix)) for suffix in ("", ".key", ".witness")):
@@ -244,7 +244,8 @@ def _remove_abandoned(path: Path, leftover: Path) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(descriptor, leftover):
-                leftover.unlink()
+                for suffix in ("-wal", "-shm", ""):
+                    leftover.with_name(leftover.name + suffix).unlink(missing_ok=True)
         except BlockingIOError:
             pass  # its maker is at work
         finally:
