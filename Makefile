@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test heavy torture paper bench lint format clean
+.PHONY: demo test test-integrations heavy torture paper bench lint format clean
 
 # Rebuilt whenever the declared dependencies or the kernel's source change.
 .venv/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
@@ -16,6 +16,18 @@ demo: .venv/ready
 
 test: .venv/ready lint
 	$(BIN)/pytest --numprocesses 2 --cov --cov-report=term
+
+# The adapters with real PyTorch, Opacus, JAX, optax and jax_privacy, in an environment of their own.
+INTEGRATIONS := tests/integrations/requirements.txt
+.venv-integrations/ready: pyproject.toml setup.py $(INTEGRATIONS) $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
+	$(PYTHON) -m venv .venv-integrations
+	.venv-integrations/bin/pip install --quiet --upgrade pip
+	.venv-integrations/bin/pip install --quiet $(shell grep '^torch==' $(INTEGRATIONS))
+	.venv-integrations/bin/pip install --quiet --requirement $(INTEGRATIONS) --editable .
+	@touch $@
+
+test-integrations: .venv-integrations/ready
+	.venv-integrations/bin/pytest tests/integrations src/dpstream/adapters
 
 # What is too slow for every run: ten times the samples, and the known answers once more through the NumPy twin.
 heavy: .venv/ready
@@ -48,4 +60,4 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf .venv build dist src/*.egg-info src/dpstream/kernel/*.so
+	rm -rf .venv .venv-integrations build dist src/*.egg-info src/dpstream/kernel/*.so

@@ -20,6 +20,7 @@ VALUES = {
     "most": 5,
 }
 NUMBERS = {"zeros", "ones", "holds", "horizon", "step", "steps", "limit", "pid", "position", "first", "following"}
+NUMBERS |= {"example", "times", "separation", "released"}
 NUMBERS |= {"capacity", "least", "known", "per_step"}
 
 

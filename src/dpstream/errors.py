@@ -16,6 +16,9 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · PositionGap, PositionConflict, PositionMissing, PositionUnexpected
     · SourceError
       · SourceMissing, SourceDamaged, ColumnMissing, RowRefused
+    · TrainingError
+      · GradientMismatch, GradientNotFinite, ParametersChanged, BatchUnexpected, ExampleTooSoon
+      · KeyInUse, KeyOfAnotherRun, StepsMissing, StepsReleased
     · MissingExtra
 """
 
@@ -516,6 +519,110 @@ class ForkedStore(StoreError, ForkedStream):
         "this process was forked while the store was open, and neither locks nor SQLite's connections survive that."
         " Keep using the store in the parent, or start the child as a new process (spawn instead of fork)"
     )
+
+
+# -- private training ------------------------------------------------------------------------------------------------
+
+
+class TrainingError(_ErrorWithFields):
+    """Something is wrong with a step of private training; nothing was stepped."""
+
+
+class GradientMismatch(TrainingError, ValueError):
+    """A gradient has another shape or dtype than its parameter, or is missing, or belongs to no parameter."""
+
+    message = "the gradient sum of {name!r} must be {allowed}, got {given}; nothing was stepped"
+    name: str
+    given: str
+    allowed: str
+
+
+class GradientNotFinite(TrainingError, ValueError):
+    """A gradient holds a NaN or an infinity, which no noise would hide."""
+
+    message = (
+        "the gradient sum of {name!r} holds a NaN or an infinity, which noise cannot hide; nothing was stepped."
+        " Look for an overflow in the loss, or leave the example out before the loss is computed"
+    )
+    name: str
+
+
+class ParametersChanged(TrainingError, ValueError):
+    """The parameters are no longer those that the noise was started for."""
+
+    message = (
+        "the parameters changed after the noise was started: {what}; nothing was stepped. Add, freeze and reshape"
+        " parameters before make_private"
+    )
+    what: str
+
+
+class BatchUnexpected(TrainingError):
+    """A step was asked for with other examples than those of its batch."""
+
+    message = "step {step} expects {expected}, but {found}; nothing was stepped. {advice}"
+    step: int
+    expected: str
+    found: str
+    advice: str
+
+
+class ExampleTooSoon(TrainingError, ValueError):
+    """An example comes back sooner, or more often, than the guarantee covers."""
+
+    message = (
+        "example {example} would be used at step {step} {found}, but the guarantee covers examples that come at most"
+        " {times} times, at least {separation} steps apart; nothing was stepped. Keep the same order of batches in"
+        " every epoch (make_private does so unless it is given a participation)"
+    )
+    example: int
+    step: int
+    found: str
+    times: int
+    separation: int
+
+
+class KeyInUse(TrainingError):
+    """Another optimizer, in this process or another, adds this noise to its gradients."""
+
+    message = (
+        "the key {what} is in use by another optimizer or process: the same noise under two gradients gives their"
+        " difference away. Close the other one, or take another key for another run"
+    )
+    what: str
+
+
+class KeyOfAnotherRun(TrainingError, ValueError):
+    """The key file was made for a training with other settings."""
+
+    message = (
+        "the key file {path} belongs to a training with other settings (mechanism, noise scale or parameters):"
+        " give those again, or take another key file, which starts a run with a budget of its own"
+    )
+    path: str
+
+
+class StepsMissing(TrainingError):
+    """The count of released steps that belongs to a key file is missing or damaged."""
+
+    message = (
+        "{path}, which counts the steps released under the key beside it, {found}. Put it back, or take another key"
+        " file, which starts a run with a budget of its own"
+    )
+    path: str
+    found: str
+
+
+class StepsReleased(TrainingError):
+    """Training stands at an older step than was released under its key."""
+
+    message = (
+        "this training stands after step {step}, but {released} steps were released under its key: going on would put"
+        " used noise on other gradients. Load the newest checkpoint; or, if nothing that depends on the steps after"
+        " {step} was or will be shown to anybody, pass discard_later_steps=True to load_state_dict"
+    )
+    step: int
+    released: int
 
 
 # -- files of events, and what is not installed ----------------------------------------------------------------------

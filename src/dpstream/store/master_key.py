@@ -15,7 +15,7 @@ from dpstream.errors import KeyFileDamaged, KeyFileExposed, KeyFileMissing, KeyL
 from dpstream.noise.keystream import KEY_BYTES, check_key, fresh_key
 from dpstream.store.files import Draft, os_error_as_store_error
 
-__all__ = ["ENVIRONMENT", "KeySource", "find_key", "key_path"]
+__all__ = ["ENVIRONMENT", "KeySource", "find_key", "key_path", "read_key_file", "write_key_file"]
 
 ENVIRONMENT = "DPSTREAM_MASTER_KEY"
 #: The key file: this word, which is also its version, a space, 64 hexadecimal digits and a newline.
@@ -38,15 +38,16 @@ def find_key(source: KeySource, path: Path, *, create: bool) -> bytes:
         return _from_hex(given, f"the environment variable {ENVIRONMENT}")
     file = key_path(path)
     try:
-        return _read(file)
+        return read_key_file(file)
     except FileNotFoundError:
         if not create:
             raise KeyFileMissing(path=str(file)) from None
-    _write(file, fresh_key())
-    return _read(file)  # what is there counts: another process may have been faster
+    write_key_file(file, fresh_key())
+    return read_key_file(file)  # what is there counts: another process may have been faster
 
 
-def _read(file: Path) -> bytes:
+def read_key_file(file: Path) -> bytes:
+    """Return the key in `file`; refuse a file that others can read."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -71,7 +72,8 @@ def _read(file: Path) -> bytes:
         raise KeyFileDamaged(path=str(file), found=str(error)) from None
 
 
-def _write(file: Path, key: bytes) -> None:
+def write_key_file(file: Path, key: bytes) -> None:
+    """Make a key file of mode 0600 that is there as a whole or not at all; keep the one that is there already."""
     try:
         with Draft(file) as made:
             with made.path.open("wb") as opened:
