@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dpstream import zcdp
-from dpstream.audit import Certificate, audit, one_changed_step
+from dpstream.audit import LossCertificate, audit, one_changed_step
 from dpstream.audit.certificate import error_rate_bound
 from dpstream.audit.laplace_likelihood import laplace_likelihood
 from dpstream.audit.statistic import LowBits
@@ -29,7 +29,9 @@ def test_clopper_pearson_covers(rate):
 
 def certificate_of(mu, threshold, n=10**9, confidence=0.99):
     """What a Gaussian mechanism's exact error rates give with endless trials."""
-    return Certificate(round(n * stats.norm.sf(threshold)), n, round(n * stats.norm.cdf(threshold - mu)), n, confidence)
+    return LossCertificate(
+        round(n * stats.norm.sf(threshold)), n, round(n * stats.norm.cdf(threshold - mu)), n, confidence
+    )
 
 
 @pytest.mark.parametrize("mu", [0.2, 1.0, 3.0])
@@ -45,7 +47,7 @@ def test_the_gaussian_bound_is_tight_at_every_threshold(mu, threshold):
 
 
 def test_no_difference_proves_nothing():
-    certificate = Certificate(500, 1000, 500, 1000, 0.99)
+    certificate = LossCertificate(500, 1000, 500, 1000, 0.99)
     assert (certificate.mu, certificate.epsilon(), certificate.rho_of_any, certificate.gaussian_epsilon(1e-6)) == (
         0,
         0,

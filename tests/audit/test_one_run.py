@@ -35,12 +35,22 @@ def test_a_sound_counter_passes_and_something_is_seen(budget):
     assert not found.violated
     assert found.measured > 0.04
     assert str(found).startswith("Not violated")
+    assert found.needed is None or found.right < found.needed <= found.guesses
+
+
+def test_its_weakness_is_said():
+    found = run_once(pure_dp(1.0), guesses=1000)
+    assert f"up to {found.needed - 1} right guesses of 1000 pass" in str(found)
+    found = run_once(zcdp(4.0), guesses=10)
+    assert found.needed is None
+    assert "even 10 right guesses of 10 would have passed" in str(found)
 
 
 @pytest.mark.parametrize(("budget", "factor", "guesses"), [(zcdp(0.5), 0.2, 2000), (pure_dp(1.0), 0.25, 400)])
 def test_too_little_noise_is_caught(budget, factor, guesses):
     found = run_once(budget, factor, guesses)
     assert found.violated
+    assert found.right >= found.needed
     assert str(found).startswith("VIOLATED")
 
 

@@ -1,7 +1,7 @@
 """The audit: tries to break the guarantee, and certifies how far it gets."""
 
 from dpstream.audit.audit import Audit, audit
-from dpstream.audit.certificate import Certificate
+from dpstream.audit.certificate import LossCertificate
 from dpstream.audit.trials import EveryCoordinate, one_changed_step
 
-__all__ = ["Audit", "Certificate", "EveryCoordinate", "audit", "one_changed_step"]
+__all__ = ["Audit", "EveryCoordinate", "LossCertificate", "audit", "one_changed_step"]

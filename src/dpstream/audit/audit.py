@@ -8,17 +8,19 @@ Only the second half decides the verdict, and the test was fixed before it: the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from dpstream.arguments import check_whole
-from dpstream.audit.certificate import Certificate, check_confidence, error_rate_bound
+from dpstream.audit.certificate import LossCertificate, check_confidence, error_rate_bound
 from dpstream.audit.promise import Promise
-from dpstream.audit.search import SHORTLIST, errors_at, search, thresholds_between
+from dpstream.audit.search import SHORTLIST, Design, errors_at, search, thresholds_between
 from dpstream.audit.trials import MakeRelease, Stream, blocks, run
 from dpstream.budget import Budget
 from dpstream.errors import InvalidArgument
@@ -28,8 +30,12 @@ __all__ = ["WASTEFUL", "Audit", "Verdict", "audit"]
 
 Verdict = Literal["kept", "violated", "wasteful", "unclear"]
 
-#: Below this part of the promise the noise is called wasteful, if more trials could not change that.
-WASTEFUL = 0.85
+#: Noise is called wasteful if it is certain that this part of the promised μ (or pure ε) is not spent.
+WASTEFUL = 0.96
+#: The promise is called kept if it is certain that this part of it is spent.
+KEPT = 0.85
+#: A certified bound may be this many standard deviations of the measurement off: 999 times of 1000.
+USUAL_LUCK = 3.1
 
 
 @dataclass(frozen=True)
@@ -53,15 +59,19 @@ class Audit:
         The statistic that told best.
     curve
         Its error rates (α, β) at many thresholds, for a picture.
+    possible
+        The part of the promise that these streams can show at best: less than 1 where a promise covers more than is
+        looked at.
     """
 
     budget: Budget
-    certificate: Certificate
+    certificate: LossCertificate
     measured: float
     at_most: float
     pair: int
     statistic: str
     curve: NDArray[np.float64] = field(repr=False, compare=False)
+    possible: float = 1.0
 
     @property
     def promised(self) -> float:
@@ -78,9 +88,35 @@ class Audit:
         """Whether the promise was kept, violated or bought with too much noise; or whether it takes more trials."""
         if self.measured > self.promised:
             return "violated"
-        if self.ratio >= WASTEFUL:
-            return "kept"
-        return "wasteful" if self.at_most < self.promised else "unclear"
+        least, most, possible = self._losses
+        if most < WASTEFUL * possible:
+            return "wasteful"
+        return "kept" if least >= KEPT * possible else "unclear"
+
+    @property
+    def notices(self) -> tuple[float, float]:
+        """How far off the noise must be for this audit to say so, 999 times of 1000: (part too small, part too large).
+
+        (0.06, 0.1): noise 6 % too small is called violated, noise 10 % too large wasteful; what is less far off may
+        pass. Worked out from the width of the interval that was measured. Infinite if nothing would be noticed.
+        """
+        least, most, possible = self._losses
+        promised = Promise(self.budget).strength_promised
+        # Both error rates are bounded at `quantile` standard deviations, added up; their luck adds in squares.
+        quantile = float(-ndtri((1 - self.certificate.confidence) / 2))
+        width = (most - least) / 2 * (1 + USUAL_LUCK / (math.sqrt(2) * quantile))
+        room = WASTEFUL * possible - width
+        return 1 - possible / (promised + width), possible / room - 1 if room > 0 else math.inf
+
+    @property
+    def _losses(self) -> tuple[float, float, float]:
+        """What is certainly shown, what this test could show at most, and what should be: as μ, or as a pure ε."""
+        promise = Promise(self.budget)
+        return (
+            promise.strength_of(self.measured),
+            promise.strength_of(self.at_most),
+            promise.strength_of(self.promised * self.possible),
+        )
 
     def __str__(self) -> str:
         name, risk = Promise(self.budget).name, 1 - self.certificate.confidence
@@ -107,6 +143,7 @@ def audit(
     trials: int = 20_000,
     confidence: float = 1 - 1e-6,
     *,
+    possible: float = 1.0,
     report: Callable[[float], None] | None = None,
 ) -> Audit:
     """Try to tell neighbouring streams apart by their releases, and certify how well that goes.
@@ -115,10 +152,11 @@ def audit(
     ----------
     make_release
         Builds a fresh release object with fresh noise: a `Counter`, a `RunningSum`, or anything with `extend`. If its
-        shape is (k,), its coordinates count as k independent trials, which saves time; give such a Counter a `per_step`
-        that lets every coordinate change at once, and use `EveryCoordinate` in place of RunningSum.
+        shape is (k,), its coordinates count as k independent trials, which saves time (use `EveryCoordinate` in place
+        of RunningSum then). Or anything with `publish`, which takes a stream and returns what is published about it,
+        one row a trial.
     neighbours
-        Pairs of streams that the promise covers, one number a step: `one_changed_step` lists the usual ones. The pair
+        Pairs of streams that the promise covers, one row a step: `one_changed_step` lists the usual ones. The pair
         that tells most is searched for.
     budget
         What is promised.
@@ -126,6 +164,8 @@ def audit(
         How often each of the two streams is run to count errors; the search takes about as many again.
     confidence
         The chance, at least, that the bound holds.
+    possible
+        The part of the promise that these streams can show at best, if not all of it.
     report
         Called now and then with the part that is done, from 0 to 1.
 
@@ -155,8 +195,7 @@ def audit(
         meter.add(count)
         return rows
 
-    terms = getattr(make_release(), "_terms", None)
-    test = search(pairs, terms, promise, released, pilot, trials, (1 - confidence) / 2)
+    test = search(pairs, _design_of(make_release()), promise, released, pilot, trials, (1 - confidence) / 2)
 
     def scores(stream: Stream) -> NDArray[np.float64]:
         # Block by block: long streams of many trials do not fit into memory.
@@ -168,7 +207,7 @@ def audit(
 
     first, second = (scores(stream) for stream in pairs[test.pair])
     meter.finish()
-    certificate = Certificate(
+    certificate = LossCertificate(
         int((first > test.threshold).sum()), trials, int((second <= test.threshold).sum()), trials, confidence
     )
     optimistic = [
@@ -183,7 +222,16 @@ def audit(
         test.pair,
         str(test.statistic),
         _curve(first, second),
+        possible,
     )
+
+
+def _design_of(release: object) -> Design | None:
+    """How the noise of a Counter, a RunningSum or whatever has a `design` is meant to be."""
+    terms = getattr(release, "_terms", None)
+    if terms is None:
+        return getattr(release, "design", None)
+    return Design(terms.mechanism, terms.scale, rounded=terms.lane == "exact")
 
 
 def _curve(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -197,8 +245,8 @@ def _check_neighbours(neighbours: object) -> list[tuple[Stream, Stream]]:
         pairs = [(np.asarray(first), np.asarray(second)) for first, second in neighbours]  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         pairs = []
-    if not pairs or any(a.ndim != 1 or a.shape != b.shape or a.shape != pairs[0][0].shape for a, b in pairs):
-        raise InvalidArgument("neighbours", neighbours, "pairs of streams of one length, one number a step")
+    if not pairs or any(a.ndim == 0 or a.shape != b.shape or a.shape != pairs[0][0].shape for a, b in pairs):
+        raise InvalidArgument("neighbours", neighbours, "pairs of streams of one shape, one row a step")
     return pairs
 
 

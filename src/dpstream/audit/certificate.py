@@ -1,4 +1,4 @@
-"""Certificate: what the errors of a test prove about the privacy loss, at a stated confidence.
+"""LossCertificate: what the errors of a test prove about the privacy loss, at a stated confidence.
 
 A test looks at the releases and says which of two neighbouring streams they came from. If it is wrong less often than
 a promise allows, the promise is broken, whatever the test. From counted errors the two error rates are bounded by
@@ -24,14 +24,14 @@ from scipy.special import betaincinv, ndtri
 from dpstream.audit.gaussian_curve import epsilon_of
 from dpstream.errors import InvalidArgument
 
-__all__ = ["Certificate", "check_confidence", "error_rate_bound"]
+__all__ = ["LossCertificate", "check_confidence", "error_rate_bound"]
 
 #: Orders at which the Rényi divergence of a test's answer is looked at.
 ORDERS = np.concatenate([1 + np.geomspace(1e-3, 1, 25), np.geomspace(2, 256, 40)[1:]])
 
 
 @dataclass(frozen=True)
-class Certificate:
+class LossCertificate:
     """Errors of one test, fixed before it was counted, and what they prove.
 
     Attributes
@@ -45,7 +45,7 @@ class Certificate:
 
     Examples
     --------
-    >>> certificate = Certificate(0, 10_000, 9_000, 10_000, confidence=0.999999)
+    >>> certificate = LossCertificate(0, 10_000, 9_000, 10_000, confidence=0.999999)
     >>> round(certificate.epsilon(), 2), round(certificate.mu, 2)
     (4.08, 1.61)
     """

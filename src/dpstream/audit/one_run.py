@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,8 @@ class OneRun:
         No mechanism that is pure (or, for an (ε, δ) budget, (ε, δ)-) private with a smaller ε would have shown so much.
     mu
         No Gaussian mechanism with a smaller μ would have.
+    needed
+        How many right guesses, of as many, it would take to call the promise violated; None if not even all of them.
     """
 
     budget: Budget
@@ -83,6 +85,7 @@ class OneRun:
     epsilon: float
     mu: float
     confidence: float
+    needed: int | None
 
     @property
     def measured(self) -> float:
@@ -104,7 +107,16 @@ class OneRun:
             f"{'VIOLATED' if self.violated else 'Not violated'}. {self.right} of {self.guesses} guesses about"
             f" {self.canaries} canaries were right, which takes {promise.name} of at least {self.measured:.4g};"
             f" {promise.name} = {promise.value:.4g} was promised (wrong with a chance of"
-            f" {1 - self.confidence:.2g} at most)."
+            f" {1 - self.confidence:.2g} at most). {self._power()}"
+        )
+
+    def _power(self) -> str:
+        """How weak this is, in the unit of what was done."""
+        if self.needed is None:
+            return f"This says little: even {self.guesses} right guesses of {self.guesses} would have passed."
+        return (
+            f"This sees gross mistakes only: up to {self.needed - 1} right guesses of {self.guesses} pass. Where the"
+            " pipeline can be run again, `dpstream audit` sees noise that is a tenth too small."
         )
 
 
@@ -187,10 +199,27 @@ def one_run_audit(
     low, high = order[: guesses // 2], order[m - (guesses - guesses // 2) :]
     right = int((~canaries.included[low]).sum() + canaries.included[high].sum())
     risk = 1 - check_confidence(confidence)
+    found = _certified(budget, m, guesses, right, risk)
+    return replace(found, needed=_least_violating(lambda n: _certified(budget, m, guesses, n, risk).violated, guesses))
+
+
+def _certified(budget: Budget, m: int, guesses: int, right: int, risk: float) -> OneRun:
+    """Return what so many right guesses prove."""
     delta = budget.delta if isinstance(budget, ApproxDP) else 0.0
     epsilon = _largest_refuted(lambda e: _chance(m, guesses, right, e, delta) < risk)
     mu = _largest_refuted(lambda mu: _gaussian_refuted(mu, m, guesses, right, risk))
-    return OneRun(budget, m, guesses, right, epsilon, mu, 1 - risk)
+    return OneRun(budget, m, guesses, right, epsilon, mu, 1 - risk, None)
+
+
+def _least_violating(violated: Callable[[int], bool], guesses: int) -> int | None:
+    """Return the least number of right guesses that is violated, None if not even `guesses` is."""
+    if not violated(guesses):
+        return None
+    low, high = 0, guesses
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if violated(middle) else (middle, high)
+    return high
 
 
 def _largest_refuted(refuted: Callable[[float], bool]) -> float:

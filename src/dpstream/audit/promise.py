@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
-from dpstream.audit.certificate import Certificate
+from dpstream.audit.certificate import LossCertificate
 from dpstream.audit.gaussian_curve import epsilon_of, mu_of
 from dpstream.budget import ZCDP, ApproxDP, Budget, PureDP
 from dpstream.errors import InvalidArgument, NoiseLawError
@@ -81,7 +81,7 @@ class Promise:
         assert isinstance(self.budget, ZCDP)  # noqa: S101
         return self.budget.rho
 
-    def measured(self, certificate: Certificate) -> float:
+    def measured(self, certificate: LossCertificate) -> float:
         """What a certificate proves, in the same unit."""
         if isinstance(self.budget, PureDP):
             return certificate.epsilon()
@@ -97,6 +97,21 @@ class Promise:
         if isinstance(self.budget, ApproxDP):
             return epsilon_of(loss, self.budget.delta)
         return loss**2 / 2
+
+    @property
+    def strength_promised(self) -> float:
+        """The promise in the unit of `strength`: ε if pure, else μ."""
+        return self.value if self.pure else self.mu
+
+    def strength_of(self, value: float) -> float:
+        """Turn a loss in the unit of the promise (ρ or ε) into the unit of `strength`; huge losses count alike."""
+        if self.pure:
+            return value
+        if not value < ENDLESS**2:
+            return ENDLESS
+        if isinstance(self.budget, ApproxDP):
+            return mu_of(value, self.budget.delta) if value > 0 else 0.0
+        return math.sqrt(2 * value)
 
     def part(self, of_sensitivity: float) -> float:
         """The part of the promise that is spent when this part of the squared sensitivity (or of a pure ε) is."""

@@ -19,14 +19,23 @@ from dpstream.audit.promise import Promise, predicted_bounds
 from dpstream.audit.statistic import LowBits, MatchedFilter, Statistic, learned_filter, pooled_covariance, solve
 from dpstream.audit.trials import Stream
 from dpstream.errors import InvalidArgument
-from dpstream.release.terms import Terms
+from dpstream.mechanisms.base import Mechanism
 
-__all__ = ["SHORTLIST", "ThresholdTest", "errors_at", "search", "thresholds_between"]
+__all__ = ["SHORTLIST", "Design", "ThresholdTest", "errors_at", "search", "thresholds_between"]
 
 #: So many of the changed steps that tell most, by the covariance, are tried out.
 SHORTLIST = 3
 #: Thresholds that are tried.
 THRESHOLDS = 400
+
+
+@dataclass(frozen=True)
+class Design:
+    """How the noise is meant to be: scale · L z, rounded to whole numbers or not. It may suggest a statistic."""
+
+    mechanism: Mechanism
+    scale: float
+    rounded: bool
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,7 @@ class ThresholdTest:
 
 def search(
     pairs: list[tuple[Stream, Stream]],
-    terms: Terms | None,
+    design: Design | None,
     promise: Promise,
     released: Callable[[Stream, int], NDArray[Any]],
     pilot: int,
@@ -54,7 +63,7 @@ def search(
         rows = [released(stream, pilot) for stream in pairs[pair]]
         half = pilot // 2
         learn, choose = [r[:half] for r in rows], [r[half:] for r in rows]
-        for statistic in _statistics(pairs[pair], terms, learn[0], learn[1]):
+        for statistic in _statistics(pairs[pair], design, learn[0], learn[1]):
             threshold, expected = _threshold(statistic(choose[0]), statistic(choose[1]), promise, trials, risk)
             if best is None or expected > best.expected:
                 best = ThresholdTest(pair, statistic, threshold, expected)
@@ -69,7 +78,7 @@ def _shortlist(
     if len(pairs) <= SHORTLIST:
         return list(range(len(pairs)))
     rows = released(pairs[0][0], pilot).astype(np.float64)
-    if rows.shape[1] != len(pairs[0][0]):
+    if pairs[0][0].ndim != 1 or rows.shape[1] != len(pairs[0][0]):
         raise InvalidArgument(
             "neighbours", f"{len(pairs)} pairs", f"at most {SHORTLIST} if there is not one release a step"
         )
@@ -80,33 +89,33 @@ def _shortlist(
 
 
 def _statistics(
-    pair: tuple[Stream, Stream], terms: Terms | None, first: NDArray[Any], second: NDArray[Any]
+    pair: tuple[Stream, Stream], design: Design | None, first: NDArray[Any], second: NDArray[Any]
 ) -> list[Statistic]:
     """All that may tell the two streams apart: what the design says, what the pilot trials teach, and low bits."""
+    plain = pair[0].shape == (first.shape[1],)
     shift = np.cumsum(np.subtract(pair[1], pair[0], dtype=np.float64))
-    plain = first.shape[1] == len(shift)
     found: list[Statistic] = [learned_filter(first, second)]
     if plain:
         found.append(learned_filter(first, second, shift))
-        found += _designed(terms, pair, shift)
+        found += _designed(design, pair, shift)
     moved = np.flatnonzero(shift) if plain else np.arange(first.shape[1])
     for step in {int(moved[0]), int(moved[-1])} if moved.size else set():
         found += [LowBits(step, 1), LowBits(step, -1)]
     return found
 
 
-def _designed(terms: Terms | None, pair: tuple[Stream, Stream], shift: NDArray[np.float64]) -> list[Statistic]:
-    """The likelihood ratio that the terms of a Counter or RunningSum imply, if it can be computed."""
-    if terms is None:
+def _designed(design: Design | None, pair: tuple[Stream, Stream], shift: NDArray[np.float64]) -> list[Statistic]:
+    """The likelihood ratio that the design implies, if it can be computed."""
+    if design is None:
         return []
-    if terms.mechanism.noise == "laplace":
+    if design.mechanism.noise == "laplace":
         try:
-            return [laplace_likelihood(terms.mechanism, terms.scale, *pair)]
+            return [laplace_likelihood(design.mechanism, design.scale, *pair)]
         except InvalidArgument:
             return []
-    L, _ = terms.mechanism.factors(len(shift))
-    rounding = 1 / 12 if terms.lane == "exact" else 0.0
-    weights = solve(terms.scale**2 * L @ L.T + rounding * np.eye(len(shift)), shift)
+    L, _ = design.mechanism.factors(len(shift))
+    rounding = 1 / 12 if design.rounded else 0.0
+    weights = solve(design.scale**2 * L @ L.T + rounding * np.eye(len(shift)), shift)
     return [MatchedFilter(weights, np.cumsum(pair[0], dtype=np.float64) + shift / 2)]
 
 

@@ -11,9 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from dpstream.errors import InvalidArgument
 from dpstream.release import RunningSum
 
-__all__ = ["EveryCoordinate", "MakeRelease", "Release", "Stream", "blocks", "one_changed_step", "run"]
+__all__ = ["EveryCoordinate", "MakeRelease", "Publisher", "Release", "Stream", "blocks", "one_changed_step", "run"]
 
+#: What one person, and everybody else, puts in: one row a step.
 Stream = NDArray[Any]
+
+
+class Publisher(Protocol):
+    """What is audited, when a trial is more than one object or one column of it."""
+
+    def publish(self, stream: Stream, /) -> NDArray[Any]:
+        """Everything that is published about `stream` in some independent trials, one row a trial."""
 
 
 class Release(Protocol):
@@ -27,7 +35,7 @@ class Release(Protocol):
         """One row an input; everything that is published, one row a publication."""
 
 
-MakeRelease = Callable[[], Release]
+MakeRelease = Callable[[], Release | Publisher]
 
 
 class EveryCoordinate(RunningSum):
@@ -63,14 +71,20 @@ def blocks(make_release: MakeRelease, stream: Stream, trials: int) -> Iterator[N
     left = trials
     while left > 0:
         release = make_release()
-        shape = tuple(getattr(release, "shape", ()))
-        inputs = stream.astype(getattr(release, "dtype", stream.dtype)).reshape(stream.shape + (1,) * len(shape))
-        published = np.asarray(release.extend(np.broadcast_to(inputs, stream.shape + shape)))
-        if published.dtype.kind not in "iuf" or published.ndim == 0:
+        publish = getattr(release, "publish", None)
+        rows = (_extended(release, stream) if publish is None else np.asarray(publish(stream)))[:left]  # type: ignore[arg-type]
+        if rows.dtype.kind not in "iuf" or rows.ndim != 2 or not len(rows):
             raise InvalidArgument("make_release", type(release).__name__, "what releases numbers, one row a step")
-        rows = published.reshape(len(published), -1).T[:left]
         left -= len(rows)
         yield rows
+
+
+def _extended(release: Release, stream: Stream) -> NDArray[Any]:
+    """Give every coordinate of `release` the same stream, and return one row a coordinate."""
+    shape = tuple(getattr(release, "shape", ()))
+    inputs = stream.astype(getattr(release, "dtype", stream.dtype)).reshape(stream.shape + (1,) * len(shape))
+    published = np.asarray(release.extend(np.broadcast_to(inputs, stream.shape + shape)))
+    return published.reshape(len(published), -1).T if published.ndim else published
 
 
 def run(make_release: MakeRelease, stream: Stream, trials: int) -> NDArray[Any]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,16 +15,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dpstream.audit import table
 from dpstream.audit.audit import Audit
-from dpstream.audit.catalogue import LANES, SUBJECTS, LaneName, Row, rows
 from dpstream.audit.plot import plot_trade_off
 from dpstream.audit.promise import Promise
+from dpstream.audit.row import Row
+from dpstream.audit.threads import check_threads
 from dpstream.audit.timing import time_counter
 from dpstream.budget import Budget, zcdp
 from dpstream.charts import require_matplotlib
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_of
 from dpstream.cli.group import FOUND_WRONG
-from dpstream.cli.printed import progress_bar, show_table
+from dpstream.cli.printed import narrow_table, progress_bar, show_table
 from dpstream.errors import InvalidArgument
 
 COLOURS = {"kept": "green", "violated": "bold red", "wasteful": "yellow", "unclear": "yellow"}
@@ -33,62 +39,97 @@ def audit(
     epsilon: Epsilon = None,
     delta: Delta = None,
     steps: Annotated[int | None, typer.Option(help="How many releases; a few if left out.")] = None,
-    trials: Annotated[int, typer.Option(help="How often each of the two streams is run.")] = 800_000,
+    trials: Annotated[int, typer.Option(help="How often each of the two streams is run.")] = 200_000,
     confidence: Annotated[float, typer.Option(help="The chance, at least, that a bound holds.")] = 1 - 1e-6,
     plot: Annotated[Path | None, typer.Option(help="Save the trade-off curve as a picture (extra: plot).")] = None,
+    door: Annotated[
+        str | None, typer.Option(help="Audit one door instead of a mechanism; its name in the table of --all.")
+    ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Audit every mechanism in every lane under every kind of budget.")
+        bool,
+        typer.Option(
+            "--all", help="Audit every mechanism in every lane under every kind of budget, every door, and threads."
+        ),
     ] = False,
+    jobs: Annotated[int | None, typer.Option(help="Processes for --all; as many as processors if left out.")] = None,
 ) -> None:
     """Run real releases on neighbouring streams and certify how much of the promised budget they give away.
 
     Exit status 1 if more leaks than was promised. Without a budget: ρ = 0.5.
 
-    Example: dpstream audit --mechanism SmoothBinary --rho 0.5 --trials 20000
+    Example: dpstream audit --mechanism SmoothBinary --rho 0.5
     """
     if plot is not None:
         require_matplotlib()  # before the work, not after it
-    budget = budget_of(rho, epsilon, delta, default=zcdp(0.5))
-    chosen = rows() if everything else [_row(mechanism, lane, budget, steps)]
-    found = _audit_all(chosen, trials, confidence)
+    if everything:
+        chosen = table.rows()
+        found = _audit_all(chosen, trials, confidence, (os.cpu_count() or 1) if jobs is None else jobs)
+    else:
+        budget = budget_of(rho, epsilon, delta, default=zcdp(0.5))
+        chosen = [_row(mechanism, lane, budget, steps) if door is None else _door(door)]
+        found = [_audit_one(chosen[0], trials, confidence)]
     if plot is not None:
         for row, result in zip(chosen, found, strict=True):
             plot_trade_off(result, _path(plot, row, several=everything), f"{row}: {result.verdict}")
     console = Console()
+    violated = any(result.verdict == "violated" for result in found)
     if everything:
         show_table(console, _table(chosen, found))
         console.print(_summary(found, confidence))
+        for check in check_threads():
+            violated |= check.repeated > 0
+            console.print(str(check), style=COLOURS["violated" if check.repeated else "kept"])
         console.print(str(time_counter(zcdp(0.5))))
     else:
         console.print(f"[{COLOURS[found[0].verdict]}]{escape(str(found[0]))}")
-    if any(result.verdict == "violated" for result in found):
+    if violated:
         raise typer.Exit(FOUND_WRONG)
 
 
 def _row(title: str, lane: str, budget: Budget, steps: int | None) -> Row:
-    lanes: dict[str, LaneName] = {name: name for name in LANES}
+    lanes: dict[str, table.LaneName] = {name: name for name in table.LANES}
     if lane not in lanes:
-        raise InvalidArgument("lane", lane, f"one of {', '.join(LANES)}")
-    for subject in SUBJECTS:
-        if subject.title == title and subject.mechanism.noise == budget.noise:
-            return Row(subject if steps is None else replace(subject, steps=steps), lanes[lane], "", budget)
-    titles = [subject.title for subject in SUBJECTS if subject.mechanism.noise == budget.noise]
-    raise InvalidArgument("mechanism", title, f"one of {'; '.join(titles)} for {budget!r}")
+        raise InvalidArgument("lane", lane, f"one of {', '.join(table.LANES)}")
+    possible = [subject for subject in table.SUBJECTS if subject.mechanism.noise == budget.noise]
+    for subject in possible:
+        if subject.title == title:
+            chosen = subject if steps is None else replace(subject, steps=steps)
+            return table.mechanism_row(chosen, lanes[lane], "", budget)
+    titles = "; ".join(subject.title for subject in possible)
+    raise InvalidArgument("mechanism", title, f"one of {titles} for {budget!r}")
 
 
-def _audit_all(chosen: list[Row], trials: int, confidence: float) -> list[Audit]:
-    found = []
+def _door(title: str) -> Row:
+    doors = table.doors()
+    for row in doors:
+        if row.title == title:
+            return row
+    raise InvalidArgument("door", title, f"one of {'; '.join(row.title for row in doors)}")
+
+
+def _audit_one(row: Row, trials: int, confidence: float) -> Audit:
+    with progress_bar() as progress:
+        task = progress.add_task("auditing", total=1.0)
+        report: Callable[[float], None] = lambda part: progress.update(task, completed=part)  # noqa: E731
+        return row.audit(trials, confidence, report=report)
+
+
+def _audit_all(chosen: list[Row], trials: int, confidence: float, jobs: int) -> list[Audit]:
+    found: dict[int, Audit] = {}
     with progress_bar() as progress:
         task = progress.add_task("auditing", total=len(chosen))
-        for i, row in enumerate(chosen):
-            progress.update(task, description=str(row) if len(chosen) > 1 else "auditing")
-            result = row.audit(
-                trials,
-                confidence,
-                report=lambda part, i=i: progress.update(task, completed=i + part),  # type: ignore[misc]
-            )
-            found.append(result)
-    return found
+        if jobs == 1:
+            for i, row in enumerate(chosen):
+                progress.update(task, description=str(row), completed=i)
+                found[i] = row.audit(trials, confidence)
+        else:
+            with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+                # Doors come last in the table and take longest: they start first.
+                futures = {pool.submit(table.audit_row, i, trials, confidence): i for i in reversed(range(len(chosen)))}
+                for future in as_completed(futures):
+                    found[futures[future]] = future.result()
+                    progress.update(task, advance=1, description=str(chosen[futures[future]]))
+    return [found[i] for i in range(len(chosen))]
 
 
 def _path(plot: Path, row: Row, *, several: bool) -> Path:
@@ -100,35 +141,46 @@ def _path(plot: Path, row: Row, *, several: bool) -> Path:
 
 
 def _table(chosen: list[Row], found: list[Audit]) -> Table:
-    table = Table(title="Certified lower bounds on what leaks", title_justify="left", title_style="bold")
-    table.add_column("mechanism", no_wrap=True)
-    table.add_column("lane")
-    table.add_column("budget", no_wrap=True)
-    for heading in ("steps", "promised", "measured ≥", "ratio", "possible"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("verdict")
+    headings = (
+        "audited",
+        "lane",
+        "budget",
+        "steps",
+        "trials",
+        "promised",
+        "measured ≥",
+        "ratio",
+        "possible",
+        "notices",
+    )
+    lines = narrow_table(
+        (*headings, "verdict"), title="Certified lower bounds on what leaks", words=("lane", "budget", "verdict")
+    )
     for row, result in zip(chosen, found, strict=True):
-        name = Promise(row.budget).name
-        table.add_row(
-            row.subject.title,
+        too_small, too_large = result.notices
+        lines.add_row(
+            row.title,
             row.lane,
             row.kind,
-            str(row.subject.steps),
-            f"{name} = {result.promised:.4g}",
+            str(row.steps),
+            f"{result.certificate.first_trials:,}",
+            f"{Promise(row.budget).name} = {result.promised:.4g}",
             f"{result.measured:.4f}",
             f"{100 * result.ratio:.1f} %",
-            f"{100 * row.possible:.1f} %",
+            f"{100 * result.possible:.1f} %",
+            f"-{100 * too_small:.0f} %, +{100 * too_large:.0f} %",
             f"[{COLOURS[result.verdict]}]{result.verdict}",
         )
-    return table
+    return lines
 
 
 def _summary(found: list[Audit], confidence: float) -> str:
-    violated = sum(result.verdict == "violated" for result in found)
-    wasteful = sum(result.verdict == "wasteful" for result in found)
+    counts = {verdict: sum(result.verdict == verdict for result in found) for verdict in ("violated", "wasteful")}
     least = min(result.ratio for result in found)
     return (
-        f"{len(found)} audits: {violated} violated, {wasteful} wasteful; the least certified part of a promise is"
-        f" {100 * least:.1f} %. Each bound is wrong with a chance of at most {1 - confidence:.2g}. `possible`: what so"
-        " many releases can show at best of a promise that may cover more of them."
+        f"{len(found)} audits: {counts['violated']} violated, {counts['wasteful']} wasteful; the least certified part"
+        f" of a promise is {100 * least:.1f} %. Each bound is wrong with a chance of at most {1 - confidence:.2g}."
+        " `possible`: what so many releases can show at best of a promise that may cover more of them. `notices`: noise"
+        " that is so much too small is called violated, so much too large wasteful, 999 times of 1000; what is less far"
+        " off may pass."
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpstream.audit.catalogue import SUBJECTS
+from dpstream.audit.table import SUBJECTS
 from dpstream.mechanisms.base import Mechanism
 from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.wording import number

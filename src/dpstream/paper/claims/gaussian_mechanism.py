@@ -10,7 +10,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 
-from dpstream.audit.exact_small import renyi_divergence, rounded_law
+from dpstream.audit.exact_laws import renyi_divergence, rounded_law
 from dpstream.budget import gaussian_delta, gaussian_epsilon, zcdp
 from dpstream.charts import ACCENT, GREY, new_figure
 from dpstream.mechanisms import Binary

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpstream import pure_dp, zcdp
-from dpstream.audit.exact_small import largest_ratio, renyi_divergence, rounded_law
+from dpstream.audit.exact_laws import largest_ratio, renyi_divergence, rounded_law
 from dpstream.budget import noise_scale
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms import Binary, GrowingSmooth, SignedDigits, SmoothBinary, Unbounded

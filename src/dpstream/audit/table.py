@@ -1,0 +1,133 @@
+"""The table of `dpstream audit --all`: every mechanism in every lane under every kind of budget, and every door.
+
+Horizons are as short as the full sensitivity allows: a promise for a stream without end is never spent to the full by
+a finite one. Mechanisms without a horizon therefore appear with settings that spend most of it early, and `possible`
+says how much of it their first `steps` releases can show at best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Literal
+
+from dpstream import mechanisms as m
+from dpstream.audit.audit import Audit
+from dpstream.audit.doors import doors
+from dpstream.audit.row import Row, spent_by
+from dpstream.audit.trials import EveryCoordinate, Release, one_changed_step
+from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
+from dpstream.mechanisms.base import Mechanism
+from dpstream.release import Counter
+
+__all__ = ["BUDGETS", "LANES", "SUBJECTS", "LaneName", "Subject", "audit_row", "doors", "mechanism_row", "rows"]
+
+LaneName = Literal["exact", "float32", "float64"]
+LANES: tuple[LaneName, ...] = ("exact", "float32", "float64")
+
+#: One budget of each kind.
+BUDGETS: dict[str, Budget] = {"zcdp": zcdp(0.5), "approx_dp": approx_dp(6.0, 1e-6), "pure_dp": pure_dp(1.0)}
+
+#: By how much one person changes a step in the exact lane: rounding to whole numbers hides next to nothing of 64.
+PER_PERSON = 64
+#: Trials in one object.
+COORDINATES = 10_000
+#: The part of the trials asked for that a mechanism of many steps is given.
+LONG = 0.4
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A mechanism, and how many of its releases an audit looks at."""
+
+    title: str
+    make: Callable[[int], Mechanism]
+    steps: int
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism for this many steps."""
+        return self.make(self.steps)
+
+
+SUBJECTS: tuple[Subject, ...] = (
+    Subject("Binary", m.Binary, 15),
+    Subject("Honaker", m.Honaker, 15),
+    Subject("SmoothBinary", m.SmoothBinary, 15),
+    Subject("SmoothBinary, unpadded", lambda T: m.SmoothBinary(T, padded=False), 15),
+    Subject("WeightedTree", m.WeightedTree, 15),
+    Subject("SignedDigits", lambda T: m.SignedDigits(T, noise="gaussian"), 15),
+    Subject("SquareRoot", m.SquareRoot, 15),
+    Subject("SquareRoot, normalized", lambda T: m.SquareRoot(T, normalized=True), 15),
+    Subject("BufferedToeplitz", m.BufferedToeplitz, 15),
+    Subject("BalancedToeplitz", m.BalancedToeplitz, 15),
+    Subject("Optimal", m.Optimal, 15),
+    Subject("Unbounded", lambda _: m.Unbounded(), 7),
+    Subject("Unbounded, BufferedToeplitz", lambda _: m.Unbounded(m.BufferedToeplitz), 7),
+    Subject("GrowingSmooth, zeros=3", lambda _: m.GrowingSmooth(3), 30),
+    Subject("AnytimeToeplitz, 2^20", lambda _: m.AnytimeToeplitz(2**20), 127),
+    Subject("LogMatrix, -3, 3", lambda _: m.LogMatrix(-3.0, 3.0), 31),
+    Subject("Binary", lambda T: m.Binary(T, noise="laplace"), 4),
+    Subject("SmoothBinary", lambda T: m.SmoothBinary(T, noise="laplace"), 15),
+    Subject("SmoothBinary, padded", lambda T: m.SmoothBinary(T, noise="laplace", padded=True), 2),
+    Subject("SignedDigits", m.SignedDigits, 15),
+    Subject("Unbounded", lambda _: m.Unbounded(noise="laplace"), 3),
+    Subject("GrowingSmooth, zeros=2", lambda _: m.GrowingSmooth(2, noise="laplace"), 12),
+)
+
+
+def mechanism_row(subject: Subject, lane: LaneName, kind: str, budget: Budget) -> Row:
+    """A mechanism in a lane under a budget, `COORDINATES` trials an object, the changed step searched for."""
+    mechanism = subject.mechanism
+
+    def make(key: bytes | None) -> Release:
+        if lane == "exact":
+            return Counter(
+                subject.steps,
+                budget,
+                shape=(COORDINATES,),
+                per_person=PER_PERSON,
+                mechanism=mechanism,
+                key=key,
+            )
+        return EveryCoordinate(subject.steps, budget, (COORDINATES,), dtype=lane, mechanism=mechanism, key=key)
+
+    pairs = one_changed_step(subject.steps, PER_PERSON if lane == "exact" else 1.0)
+    return Row(
+        subject.title,
+        lane,
+        kind,
+        subject.steps,
+        budget,
+        make,
+        pairs,
+        partial(spent_by, mechanism, budget, pairs),
+        LONG if subject.steps > 100 else 1.0,
+    )
+
+
+@lru_cache(maxsize=1)
+def _whole_table() -> list[Row]:
+    return rows()
+
+
+def audit_row(number: int, trials: int, confidence: float) -> Audit:
+    """Audit one row of the whole table: for a pool of processes, to which rows themselves cannot be sent."""
+    return _whole_table()[number].audit(trials, confidence)
+
+
+def rows(budgets: dict[str, Budget] | None = None) -> list[Row]:
+    """The whole table: every mechanism in every lane that has its noise law, under every budget of that law; all doors.
+
+    >>> len(rows()) > 100, str(rows()[0])
+    (True, 'Binary · exact · zcdp')
+    """
+    chosen = BUDGETS if budgets is None else budgets
+    return [
+        mechanism_row(subject, lane, kind, budget)
+        for subject in SUBJECTS
+        for lane in LANES
+        for kind, budget in chosen.items()
+        if subject.mechanism.noise == budget.noise and (lane == "exact" or budget.noise == "gaussian")
+    ] + doors()
