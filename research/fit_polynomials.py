@@ -2,7 +2,7 @@
 
     python research/fit_polynomials.py
 
-prints the coefficients that stand in ``src/dpstream/kernel/transform.h`` and ``twin/coefficients.py`` (a test holds the
+prints the coefficients of ``src/dpstream/kernel/coefficients.h`` and ``twin/coefficients.py`` (a test holds the
 three equal) and, for each polynomial with its *rounded* coefficients, a rigorous bound on the approximation
 error: the difference to a long Taylor polynomial is expanded in Chebyshev polynomials in ball arithmetic,
 and the sum of the absolute coefficients bounds it.

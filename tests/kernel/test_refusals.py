@@ -69,7 +69,6 @@ WRITTEN = {
     "recurrence_step_f64": [5, 6, 9],
     "release_f32": [1, 2],
     "squared_norm_f32": [],
-    "stack_block_f32": [6, 8],
     "stack_block_f64": [6, 8],
     "smooth_moves": [1, 2],
     "recurrence_block_f64": [5, 6],

@@ -262,7 +262,7 @@ def test_laplace_draws_have_the_laplace_law(kernel: ModuleType, rng: np.random.G
 
 
 def test_all_three_copies_of_the_coefficients_are_one(fit: ModuleType) -> None:
-    header = (ROOT / "src" / "dpstream" / "kernel" / "transform.h").read_text()
+    header = (ROOT / "src" / "dpstream" / "kernel" / "coefficients.h").read_text()
     for target in fit.TARGETS:
         fitted = fit.fit(target)
         assert list(getattr(coefficients, target.name)) == fitted

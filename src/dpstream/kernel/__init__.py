@@ -16,60 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpstream.kernel.twin import LAPLACE_ERROR, LEAP, NORMAL_ERROR, TAIL_LIMIT, TILE_F32, TILE_F64
+from dpstream.kernel import twin
+from dpstream.kernel.twin import *  # noqa: F403 - their types; the functions themselves are replaced below
 
-if TYPE_CHECKING:
-    from dpstream.kernel.twin import (
-        flag_tails_f32,
-        flag_tails_f64,
-        flag_unsafe,
-        laplace_f64,
-        normal_f32,
-        normal_f64,
-        recurrence_block_f64,
-        recurrence_leap_f64,
-        recurrence_mixed_f64,
-        recurrence_step_f32,
-        recurrence_step_f64,
-        release_f32,
-        round_guarded,
-        smooth_moves,
-        squared_norm_f32,
-        stack_block_f32,
-        stack_block_f64,
-        stack_step_f32,
-        stack_step_f64,
-    )
-
-__all__ = [
-    "LAPLACE_ERROR",
-    "LEAP",
-    "NORMAL_ERROR",
-    "TAIL_LIMIT",
-    "TILE_F32",
-    "TILE_F64",
-    "SlowKernelWarning",
-    "flag_tails_f32",
-    "flag_tails_f64",
-    "flag_unsafe",
-    "laplace_f64",
-    "name",
-    "normal_f32",
-    "normal_f64",
-    "recurrence_block_f64",
-    "recurrence_leap_f64",
-    "recurrence_mixed_f64",
-    "recurrence_step_f32",
-    "recurrence_step_f64",
-    "release_f32",
-    "round_guarded",
-    "smooth_moves",
-    "squared_norm_f32",
-    "stack_block_f32",
-    "stack_block_f64",
-    "stack_step_f32",
-    "stack_step_f64",
-]
+__all__ = ["SlowKernelWarning", "name", *twin.__all__]
 
 
 class SlowKernelWarning(UserWarning):
@@ -123,8 +73,8 @@ name = _chosen()
 
 if not TYPE_CHECKING:
     _module = import_module("dpstream.kernel._compiled" if name == "compiled" else "dpstream.kernel.twin")
-    for _function in __all__:
-        if _function.islower() and _function != "name":
+    for _function in twin.__all__:
+        if _function.islower():  # a constant is the same for both
             _call = getattr(_module, _function)
             if name == "twin":
                 _call = _warning(_call)

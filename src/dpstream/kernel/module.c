@@ -266,19 +266,18 @@ static const char *broken_rule(const uint8_t *pops, const double *padding, size_
     return NULL;
 }
 
-static PyObject *stack_block(PyObject *const *args, Py_ssize_t nargs, int single)
+static PyObject *stack_block_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
 {
     Buffers held = {.count = 0};
-    char kind = single ? 'f' : 'd';
     Py_buffer *pops, *push, *padding, *mix = NULL, *z, *zpad = NULL, *stack, *out;
     size_t depth, step = 0;
-    if (!has_arguments("stack_block", nargs, 9) || !(pops = take(&held, args[0], "pops", 'B', 0, 1)) ||
+    if (!has_arguments("stack_block_f64", nargs, 9) || !(pops = take(&held, args[0], "pops", 'B', 0, 1)) ||
         !(push = take(&held, args[1], "push", 'd', 0, 1)) || !(padding = take(&held, args[2], "padding", 'd', 0, 1)) ||
         (args[3] != Py_None && !(mix = take(&held, args[3], "mix", 'd', 0, 2))) ||
-        !(z = take(&held, args[4], "z", kind, 0, 2)) ||
-        (args[5] != Py_None && !(zpad = take(&held, args[5], "zpad", kind, 0, 2))) ||
-        !(stack = take(&held, args[6], "stack", kind, 1, 2)) || !take_size(args[7], "depth", &depth) ||
-        !(out = take(&held, args[8], "out", kind, 1, 2)))
+        !(z = take(&held, args[4], "z", 'd', 0, 2)) ||
+        (args[5] != Py_None && !(zpad = take(&held, args[5], "zpad", 'd', 0, 2))) ||
+        !(stack = take(&held, args[6], "stack", 'd', 1, 2)) || !take_size(args[7], "depth", &depth) ||
+        !(out = take(&held, args[8], "out", 'd', 1, 2)))
         return refuse(&held);
     size_t n = items(pops), d = (size_t)z->shape[1], most = (size_t)stack->shape[0];
     if (!has_items(&held, push, n) || !has_items(&held, padding, n) || !has_shape(&held, z, n, d) ||
@@ -295,29 +294,13 @@ static PyObject *stack_block(PyObject *const *args, Py_ssize_t nargs, int single
     const char *rule;
     Py_BEGIN_ALLOW_THREADS
     rule = broken_rule(pops->buf, padding->buf, n, depth, most, zpad != NULL, mix != NULL, mix_rows, &step);
-    if (rule == NULL) {
-        if (single)
-            depth = loop_stack_block_f32(pops->buf, push->buf, padding->buf, mix_table, mix_columns, z->buf, pad, stack->buf, depth,
-                                         out->buf, n, d);
-        else
-            depth = loop_stack_block_f64(pops->buf, push->buf, padding->buf, mix_table, mix_columns, z->buf, pad, stack->buf, depth,
-                                         out->buf, n, d);
-    }
+    if (rule == NULL)
+        depth = loop_stack_block(pops->buf, push->buf, padding->buf, mix_table, mix_columns, z->buf, pad, stack->buf, depth, out->buf, n, d);
     Py_END_ALLOW_THREADS
     release(&held);
     if (rule != NULL)
         return PyErr_Format(PyExc_ValueError, "step %zu of the block %s", step, rule);
     return PyLong_FromSize_t(depth);
-}
-
-static PyObject *stack_block_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
-{
-    return stack_block(args, nargs, 1);
-}
-
-static PyObject *stack_block_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
-{
-    return stack_block(args, nargs, 0);
 }
 
 static PyObject *smooth_moves(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
@@ -481,7 +464,6 @@ static PyMethodDef methods[] = {
     ENTRY(recurrence_step_f64, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),
     ENTRY(release_f32, "x, total, release, grid"),
     ENTRY(squared_norm_f32, "x"),
-    ENTRY(stack_block_f32, "pops, push, padding, mix, z, zpad, stack, depth, out"),
     ENTRY(stack_block_f64, "pops, push, padding, mix, z, zpad, stack, depth, out"),
     ENTRY(smooth_moves, "label, pops, padding"),
     ENTRY(recurrence_block_f64, "z, input_scale, output_scale, gaps, weights, state, out"),

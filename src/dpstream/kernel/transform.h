@@ -12,6 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "coefficients.h"
+
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
 #error "excess precision: the results would differ from the NumPy twin"
 #endif
@@ -30,68 +32,18 @@
 #define SQRT_F64(x) sqrt(x)
 #endif
 
+/* One copy of each loop per x86-64 level, chosen when the module is loaded. It needs ifunc (glibc) and GCC's names of the
+ * levels; elsewhere there is the one copy that the compiler's own flags give. Results do not depend on it. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#define CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#elif defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
+#define CLONES __attribute__((target_clones("default", "avx2")))
+#else
+#define CLONES
+#endif
+
 #define TILE_F32 64 /* words, and draws, of a float32 tile */
 #define TILE_F64 32
-
-/* (ln((1+s)/(1-s)) - 2s) / s^3 in s^2 */
-static const double LOG64[] = {
-    0x1.5555555555558p-1,
-    0x1.99999999952b2p-2,
-    0x1.2492492df6947p-2,
-    0x1.c71c62debf86bp-3,
-    0x1.7462b69705382p-3,
-    0x1.39fe208c33457p-3,
-    0x1.2b5b5fb2eac92p-3,
-};
-/* sin(2 pi y) / y in y^2 */
-static const double SIN64[] = {
-    0x1.921fb54442d18p+2,
-    -0x1.4abbce625be41p+5,
-    0x1.466bc677587f8p+6,
-    -0x1.32d2cce2e5b19p+6,
-    0x1.50782fda12d96p+5,
-    -0x1.e30071afc3e59p+3,
-    0x1.e3f38399551bep+1,
-};
-/* (cos(2 pi y) - 1) / y^2 in y^2 */
-static const double COS64[] = {
-    -0x1.3bd3cc9be45dep+4,
-    0x1.03c1f081b5acp+6,
-    -0x1.55d3c7e3cb241p+6,
-    0x1.e1f5068688d5bp+5,
-    -0x1.a6d1eef479be1p+4,
-    0x1.f9ce245cada0bp+2,
-    -0x1.b2f3eb054afcdp+0,
-};
-/* 2 ln(1+t) / t in t */
-static const float LOG32[] = {
-    0x1p+1f,
-    -0x1.fffffep-1f,
-    0x1.555638p-1f,
-    -0x1.000306p-1f,
-    0x1.9906ep-2f,
-    -0x1.53ba8p-2f,
-    0x1.2fd26cp-2f,
-    -0x1.2206d4p-2f,
-    0x1.67fdd2p-3f,
-};
-/* as SIN64 */
-static const float SIN32[] = {
-    0x1.921fb6p+2f,
-    -0x1.4abbbap+5f,
-    0x1.465ec4p+6f,
-    -0x1.2d9b4p+6f,
-};
-/* as COS64 */
-static const float COS32[] = {
-    -0x1.3bd3c6p+4f,
-    0x1.03b98ep+6f,
-    -0x1.503902p+6f,
-};
-
-/* ln 2 = LN2_HIGH + LN2_LOW; e * LN2_HIGH is exact for |e| < 2^11. */
-#define LN2_HIGH 0x1.62e42feep-1
-#define LN2_LOW 0x1.a39ef35793c76p-33
 
 /* Keystream buffers need not be aligned. */
 INLINE uint32_t word_f32(const unsigned char *words, size_t i)

@@ -1,6 +1,6 @@
 """The kernel's loops in NumPy: the same functions as the compiled ones, the same results to the last bit.
 
-Every operation of ``transform.h``, ``arrays.h`` and ``loops.h`` stands here in the same order, each rounded
+Each file is the twin of the header of the same name. Every operation stands here in the same order, each rounded
 once, and no function of a mathematical library is used. Slower than C by a factor of five to fifty, and
 available everywhere.
 
@@ -10,7 +10,6 @@ making normals p and 16 + p. A Laplace draw is one word of 64 bits: the top bit 
 begin the fraction. Wherever a vector may end inside its last tile, its words still cover whole tiles.
 """
 
-from dpstream.kernel.twin.block_steps import stack_block_f32, stack_block_f64
 from dpstream.kernel.twin.draws import (
     LAPLACE_ERROR,
     NORMAL_ERROR,
@@ -22,13 +21,13 @@ from dpstream.kernel.twin.draws import (
     normal_f32,
     normal_f64,
 )
-from dpstream.kernel.twin.label_walk import smooth_moves
-from dpstream.kernel.twin.leaps import LEAP, recurrence_leap_f64
-from dpstream.kernel.twin.recurrences import recurrence_block_f64, recurrence_mixed_f64
+from dpstream.kernel.twin.labels import smooth_moves
+from dpstream.kernel.twin.recurrence import LEAP, recurrence_block_f64, recurrence_leap_f64, recurrence_mixed_f64
 from dpstream.kernel.twin.rounding import round_guarded
+from dpstream.kernel.twin.stack import stack_block_f64
 from dpstream.kernel.twin.sums import release_f32, squared_norm_f32
 from dpstream.kernel.twin.transform import TILE_F32, TILE_F64
-from dpstream.kernel.twin.vector_steps import (
+from dpstream.kernel.twin.vectors import (
     recurrence_step_f32,
     recurrence_step_f64,
     stack_step_f32,
@@ -57,7 +56,6 @@ __all__ = [
     "round_guarded",
     "smooth_moves",
     "squared_norm_f32",
-    "stack_block_f32",
     "stack_block_f64",
     "stack_step_f32",
     "stack_step_f64",

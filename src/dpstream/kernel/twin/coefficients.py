@@ -1,4 +1,4 @@
-"""The numbers of the transform's polynomials, as ``transform.h`` has them too.
+"""The numbers of the transform's polynomials, as ``coefficients.h`` has them too.
 
 ``research/fit_polynomials.py`` makes them; a test holds all copies to be one.
 """

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.kernel.twin.buffers import (
+from dpstream.kernel.twin.arguments import (
     Double,
     Single,
     Words,

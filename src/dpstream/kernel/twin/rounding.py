@@ -7,7 +7,7 @@ from typing import SupportsFloat
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.kernel.twin.buffers import Double, array_of, check_apart, check_items
+from dpstream.kernel.twin.arguments import Double, array_of, check_apart, check_items
 from dpstream.kernel.twin.scratch_memory import CHUNK
 
 

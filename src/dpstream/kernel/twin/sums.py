@@ -6,7 +6,7 @@ from typing import SupportsFloat
 
 import numpy as np
 
-from dpstream.kernel.twin.buffers import Double, Single, array_of, check_apart, check_items
+from dpstream.kernel.twin.arguments import Double, Single, array_of, check_apart, check_items
 from dpstream.kernel.twin.scratch_memory import CHUNK
 
 RUN_LANES = 64  # sums that are formed side by side

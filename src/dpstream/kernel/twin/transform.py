@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.kernel.twin.buffers import Double, Single
+from dpstream.kernel.twin.arguments import Double, Single
 from dpstream.kernel.twin.coefficients import COS32, COS64, LN2_HIGH, LN2_LOW, LOG32, LOG64, SIN32, SIN64
 from dpstream.kernel.twin.scratch_memory import CHUNK
 

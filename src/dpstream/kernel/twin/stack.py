@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.kernel.twin.buffers import Double, Single, array_of, check_apart, check_items, check_shape, whole_number
+from dpstream.kernel.twin.arguments import Double, array_of, check_apart, check_items, check_shape, whole_number
 
 FEW = 4  # columns up to which Python's floats are faster than NumPy's arrays
 
@@ -36,56 +36,6 @@ def _check_moves(
         step, order = min(broken)
         raise ValueError(f"step {step} of the block {rules[order][1]}")
     return level
-
-
-def _stack_block(
-    dtype: type[np.float32 | np.float64],
-    pops: object,
-    push: object,
-    padding: object,
-    mix: object | None,
-    z: object,
-    zpad: object | None,
-    stack: object,
-    depth: SupportsIndex,
-    out: object,
-) -> int:
-    popped = array_of("pops", pops, np.uint8, ndim=1)
-    push_weight = array_of("push", push, np.float64, ndim=1)
-    pad_weight = array_of("padding", padding, np.float64, ndim=1)
-    table = None if mix is None else array_of("mix", mix, np.float64, ndim=2)
-    draws = array_of("z", z, dtype, ndim=2)
-    pads = None if zpad is None else array_of("zpad", zpad, dtype, ndim=2)
-    levels = array_of("stack", stack, dtype, write=True, ndim=2)
-    depth = whole_number("depth", depth)
-    result = array_of("out", out, dtype, write=True, ndim=2)
-    n, d, most = popped.size, draws.shape[1], len(levels)
-    check_items("push", push_weight, n)
-    check_items("padding", pad_weight, n)
-    check_shape("z", draws, n, d)
-    if pads is not None:
-        check_shape("zpad", pads, n, d)
-    check_shape("stack", levels, most, d)
-    check_shape("out", result, n, d)
-    check_apart(
-        {"stack": levels, "out": result},
-        {"pops": popped, "push": push_weight, "padding": pad_weight, "mix": table, "z": draws, "zpad": pads},
-    )
-    if depth > most:
-        raise ValueError(f"depth must be at most {most}, the rows of stack, got {depth}")
-    level = _check_moves(popped, pad_weight, depth, most, pads is not None, None if table is None else len(table))
-    if n == 0:
-        return depth
-    np.multiply(draws, push_weight.astype(dtype)[:, None], out=result)
-    if table is None:
-        _stack_up(level, levels, result)
-    else:
-        _stack_mixed(level, popped, table.astype(dtype), levels, result)
-    if pads is not None:
-        extra = pad_weight.astype(dtype)
-        padded = np.flatnonzero(extra)
-        result[padded] += pads[padded] * extra[padded, None]
-    return int(level[-1]) + 1
 
 
 def _stack_up(level: NDArray[np.int64], stack: NDArray[Any], result: NDArray[Any]) -> None:
@@ -138,22 +88,6 @@ def _mix(moves: list[tuple[int, int]], mix: Any, entries: Any, releases: Any) ->
         entries[height] = releases[t]
 
 
-def stack_block_f32(
-    pops: NDArray[np.uint8],
-    push: Double,
-    padding: Double,
-    mix: Double | None,
-    z: Single,
-    zpad: Single | None,
-    stack: Single,
-    depth: SupportsIndex,
-    out: Single,
-    /,
-) -> int:
-    """`stack_block_f64` in float32; the weights are rounded to float32 first."""
-    return _stack_block(np.float32, pops, push, padding, mix, z, zpad, stack, depth, out)
-
-
 def stack_block_f64(
     pops: NDArray[np.uint8],
     push: Double,
@@ -175,4 +109,39 @@ def stack_block_f64(
     entries, former top first, as in `Move.mix`. `stack` holds the entries, bottom first, one a row; nothing
     is changed if any step is refused.
     """
-    return _stack_block(np.float64, pops, push, padding, mix, z, zpad, stack, depth, out)
+    popped = array_of("pops", pops, np.uint8, ndim=1)
+    push_weight = array_of("push", push, np.float64, ndim=1)
+    pad_weight = array_of("padding", padding, np.float64, ndim=1)
+    table = None if mix is None else array_of("mix", mix, np.float64, ndim=2)
+    draws = array_of("z", z, np.float64, ndim=2)
+    pads = None if zpad is None else array_of("zpad", zpad, np.float64, ndim=2)
+    levels = array_of("stack", stack, np.float64, write=True, ndim=2)
+    depth = whole_number("depth", depth)
+    result = array_of("out", out, np.float64, write=True, ndim=2)
+    n, d, most = popped.size, draws.shape[1], len(levels)
+    check_items("push", push_weight, n)
+    check_items("padding", pad_weight, n)
+    check_shape("z", draws, n, d)
+    if pads is not None:
+        check_shape("zpad", pads, n, d)
+    check_shape("stack", levels, most, d)
+    check_shape("out", result, n, d)
+    check_apart(
+        {"stack": levels, "out": result},
+        {"pops": popped, "push": push_weight, "padding": pad_weight, "mix": table, "z": draws, "zpad": pads},
+    )
+    if depth > most:
+        raise ValueError(f"depth must be at most {most}, the rows of stack, got {depth}")
+    level = _check_moves(popped, pad_weight, depth, most, pads is not None, None if table is None else len(table))
+    if n == 0:
+        return depth
+    np.multiply(draws, push_weight[:, None], out=result)
+    if table is None:
+        _stack_up(level, levels, result)
+    else:
+        _stack_mixed(level, popped, table, levels, result)
+    if pads is not None:
+        extra = pad_weight
+        padded = np.flatnonzero(extra)
+        result[padded] += pads[padded] * extra[padded, None]
+    return int(level[-1]) + 1

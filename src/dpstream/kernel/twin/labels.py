@@ -15,7 +15,7 @@ from typing import SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.kernel.twin.buffers import array_of, check_apart, check_items
+from dpstream.kernel.twin.arguments import array_of, check_apart, check_items
 
 LONGEST_RUN = 2**14  # labels kept as one array
 

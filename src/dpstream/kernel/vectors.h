@@ -1,13 +1,7 @@
-/* Loops over vectors, written once for float32 and float64.
+/* One step of a long vector: draws are made, weighed and added in the same pass. Written once for float32 and float64.
  *
- * Before including, define REAL and its BITS, TO_BITS and FROM_BITS, TILE, NORMAL_TILE and NAMED(name). A tile's normals live
- * in a small local array, so that the vectors themselves are read and written once. Vectors may end inside their last tile. */
-
-static CLONES void NAMED(normal)(const unsigned char *restrict words, REAL *restrict out, size_t tiles)
-{
-    for (size_t i = 0; i < tiles; i++)
-        NORMAL_TILE(words + i * TILE * sizeof(REAL), out + i * TILE);
-}
+ * Before including, define REAL, TILE, NORMAL_TILE and NAMED(name). A tile's normals live in a small local array, so that the
+ * vectors themselves are read and written once. Vectors may end inside their last tile. */
 
 /* The normals of one tile: from keystream, or as they are if they were made before (`made`). */
 INLINE void NAMED(draw)(const unsigned char *source, int made, REAL *tile)
@@ -139,61 +133,4 @@ static CLONES void NAMED(recurrence_step)(const unsigned char *words, int made, 
     else
         NAMED(recurrence_step_from)(words, 0, input_scale, output_scale, gaps, weights, slow, slow_state, fast, fast_state, row, lo,
                                     hi, out);
-}
-
-/* n steps of a stack of d numbers a level; the caller has checked every pop against the depth. Returns the new depth. */
-INLINE size_t NAMED(stack_moves)(const uint8_t *restrict pops, const double *restrict push, const double *restrict padding,
-                                 const double *restrict mix, size_t mix_columns, const REAL *restrict z,
-                                 const REAL *restrict zpad, REAL *restrict stack, size_t depth, REAL *restrict out, size_t n,
-                                 size_t d)
-{
-    for (size_t t = 0; t < n; t++) {
-        size_t popped = pops[t];
-        depth -= popped;
-        REAL *entry = stack + depth * d; /* the new one; until it is written, the lowest of those popped */
-        const REAL *base = depth > 0 ? entry - d : entry;
-        REAL *release = out + t * d;
-        REAL weight = (REAL)push[t];
-        for (size_t j = 0; j < d; j++)
-            release[j] = z[t * d + j] * weight;
-        if (mix != NULL && popped > 0 && mix_columns > 0) {
-            const double *weights = mix + popped * mix_columns;
-            size_t mixed = popped < mix_columns ? popped : mix_columns;
-            for (size_t j = 0; j < d; j++) {
-                REAL below = depth > 0 ? base[j] : 0, top = below;
-                for (size_t l = 0; l < mixed; l++) {
-                    REAL former = entry[(popped - 1 - l) * d + j];
-                    REAL part = (depth > 0 ? former - below : former) * (REAL)weights[l];
-                    top = depth > 0 || l > 0 ? top + part : part;
-                }
-                release[j] = top + release[j];
-            }
-        }
-        else if (depth > 0)
-            for (size_t j = 0; j < d; j++)
-                release[j] = base[j] + release[j];
-        for (size_t j = 0; j < d; j++)
-            entry[j] = release[j];
-        if (zpad != NULL) { /* without a branch: whether a step has padding is hard to predict */
-            REAL pad_weight = (REAL)padding[t];
-            BITS mask = (BITS)0 - (BITS)(pad_weight != 0);
-            for (size_t j = 0; j < d; j++) {
-                BITS bare = TO_BITS(entry[j]), padded = TO_BITS(entry[j] + zpad[t * d + j] * pad_weight);
-                release[j] = FROM_BITS(((padded ^ bare) & mask) ^ bare);
-            }
-        }
-        depth += 1;
-    }
-    return depth;
-}
-
-static CLONES size_t NAMED(stack_block)(const uint8_t *pops, const double *push, const double *padding, const double *mix,
-                                        size_t mix_columns, const REAL *z, const REAL *zpad, REAL *stack, size_t depth, REAL *out,
-                                        size_t n, size_t d)
-{
-    if (d == 1 && mix == NULL && zpad != NULL)
-        return NAMED(stack_moves)(pops, push, padding, NULL, 0, z, zpad, stack, depth, out, n, 1);
-    if (d == 1)
-        return NAMED(stack_moves)(pops, push, padding, mix, mix_columns, z, zpad, stack, depth, out, n, 1);
-    return NAMED(stack_moves)(pops, push, padding, mix, mix_columns, z, zpad, stack, depth, out, n, d);
 }

@@ -6,7 +6,7 @@ from typing import SupportsFloat, SupportsIndex
 
 import numpy as np
 
-from dpstream.kernel.twin.buffers import (
+from dpstream.kernel.twin.arguments import (
     Double,
     Single,
     Words,
