@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.arguments import check_whole
-from dpstream.errors import BatchUnexpected, ExampleTooSoon, InvalidArgument, StateError
+from dpstream.errors import BatchUnexpected, ExampleTooSoon, HorizonExceeded, InvalidArgument, StateError
 from dpstream.participation import Participation
 
 __all__ = ["BatchOrder", "FixedBatches"]
@@ -105,10 +105,19 @@ class BatchOrder:
         What the guarantee covers.
     examples
         How many examples there are.
+    horizon
+        The most steps; no batch is handed out for a step past it. None: as many as `participation` allows.
     """
 
-    def __init__(self, batches: FixedBatches | Iterable[Sequence[int]], participation: Participation, examples: int):
+    def __init__(
+        self,
+        batches: FixedBatches | Iterable[Sequence[int]],
+        participation: Participation,
+        examples: int,
+        horizon: int | None = None,
+    ) -> None:
         self.batches = batches
+        self.horizon = horizon
         self.participation = participation
         self._last = np.zeros(examples, dtype=np.int64)
         self._times = np.zeros(examples, dtype=np.int64)
@@ -140,6 +149,8 @@ class BatchOrder:
             rest = self.batches
         for batch in rest:
             step += 1
+            if self.horizon is not None and step > self.horizon:
+                raise HorizonExceeded(horizon=self.horizon, step=step)
             chosen = [int(i) for i in batch]
             self._charge(step, np.array(chosen, dtype=np.int64))
             yield chosen

@@ -35,7 +35,7 @@ def order_of(loader: DataLoader[Any], participation: Participation | None, epoch
         )
     examples = len(loader.dataset)
     if participation is not None:
-        return BatchOrder(loader.batch_sampler, participation, examples)
+        return BatchOrder(loader.batch_sampler, participation, examples, epochs * len(loader))
     sampler = loader.batch_sampler.sampler if type(loader.batch_sampler) is BatchSampler else None
     shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement
     shuffled |= isinstance(sampler, DistributedSampler) and sampler.shuffle
@@ -56,7 +56,7 @@ def order_of(loader: DataLoader[Any], participation: Participation | None, epoch
         rank=torch.distributed.get_rank() if distributed else 0,
         world=world,
     )
-    return BatchOrder(batches, batches.participation(epochs), examples)
+    return BatchOrder(batches, batches.participation(epochs), examples, epochs * len(batches))
 
 
 def _common_seed(distributed: bool) -> int:
