@@ -269,14 +269,14 @@ def _neighbouring_streams() -> Row:
     """
     mechanism = Binary(3)
     pairs = at_steps(3, [0], [2])
-    usual: dict[str, Any] = {"horizon": 3, "budget": RHO, "mechanism": mechanism}
+    usual: dict[str, Any] = {"horizon": 3, "budget": RHO, "mechanism": mechanism, "per_step": 2 * PER_PERSON * WIDTH}
     others: list[dict[str, Any]] = [
         {"horizon": 2},
         {"budget": zcdp(4.6)},
         {"mechanism": SquareRoot(3)},
         {"per_person": PER_PERSON + 1},
         {"per_step": PER_PERSON * WIDTH},
-        {"participation": Participation(2)},
+        {"participation": Participation(2, 9)},
         {"neighbours": "replace"},
         {"clip": True},
         {"name": "another"},

@@ -1,0 +1,63 @@
+"""How the suite is cut: `pytest --quick` for a change in progress, everything for `make test`, `heavy` for the rest.
+
+* `--quick` keeps two cases of every parametrised test and leaves out whole folders that take long (`NOT_QUICK`): what
+  remains takes under a minute on two cores and touches every module.
+* Tests marked `heavy` run with DPSTREAM_HEAVY=1 only (`make heavy`): they say something that cheaper tests say too,
+  with more power or at full size.
+"""
+
+import os
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+#: Of every parametrised test, `--quick` runs so many cases: the first, the last, and in between at equal distances.
+CASES = 2
+#: What `--quick` leaves out: audits and the paper take minutes; the others start processes or damage many files.
+NOT_QUICK = (
+    "tests/audit",
+    "tests/paper",
+    "tests/fuzz",
+    "tests/cli/test_audit.py",
+    "tests/cli/test_bench.py",
+    "tests/cli/test_count_flights.py",
+    "tests/cli/test_count_follow.py",
+    "tests/cli/test_examples.py",
+    "tests/cli/test_paper.py",
+    "tests/noise/test_distribution.py",
+    "tests/store/test_faults.py",
+    "tests/store/test_torture.py",
+    "tests/test_readme.py",
+    "src/dpstream/audit",
+    "src/dpstream/paper",
+)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--quick", action="store_true", help="two cases of every test, and nothing that takes long")
+
+
+def pytest_collection_modifyitems(config, items):
+    chosen = items if os.environ.get("DPSTREAM_HEAVY") else [item for item in items if "heavy" not in item.keywords]
+    if config.getoption("--quick"):
+        chosen = _quick(chosen)
+    left_out = set(items) - set(chosen)
+    if left_out:
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _quick(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Two cases of every test that does not lie in one of the folders left out."""
+    cases = defaultdict(list)
+    for item in items:
+        path = item.path.relative_to(ROOT).as_posix()
+        if not path.startswith(NOT_QUICK):
+            cases[item.nodeid.split("[")[0]].append(item)
+    kept = []
+    for same in cases.values():
+        spread = {round(i * (len(same) - 1) / max(CASES - 1, 1)) for i in range(CASES)}
+        kept += [same[i] for i in sorted(spread)]
+    return kept
