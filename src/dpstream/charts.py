@@ -1,14 +1,16 @@
 """How pictures look: one colour, dash and marker for each mechanism, the same wherever it is drawn.
 
-The colours are those of Okabe and Ito, which survive the common kinds of colour blindness; dashes and markers carry the
-same distinction for grey print. Matplotlib is the extra `plot` and is imported only when something is drawn.
+The looks stand in `dpstream.mechanisms.catalogue`; dashes and markers carry the distinction for grey print.
+Matplotlib is the extra `plot` and is imported only when something is drawn.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from dpstream.errors import MissingExtra
+from dpstream.mechanisms.catalogue import ENTRIES, Look
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,25 +21,12 @@ __all__ = ["ACCENT", "GREY", "curve", "new_figure", "require_matplotlib"]
 ACCENT = "#0072B2"
 GREY = "#7f7f7f"
 
-_BLUE, _ORANGE, _GREEN, _RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-_PINK, _SKY, _BLACK, _BROWN = "#CC79A7", "#56B4E9", "#000000", "#8C6D31"
-#: Mechanism: (colour, dash, marker).
-_LOOKS: dict[str, tuple[str, Any, str]] = {
-    "Binary": (_ORANGE, "--", "s"),
-    "Honaker": (_GREEN, "-.", "^"),
-    "SmoothBinary": (_BLUE, "-", "o"),
-    "SmoothBinary.paper": (_SKY, (0, (5, 1)), "D"),
-    "WeightedTree": (_BROWN, (0, (3, 1, 1, 1)), "P"),
-    "SignedDigits": (_BROWN, ":", "*"),
-    "SquareRoot": (_PINK, ":", "v"),
-    "BufferedToeplitz": (_RED, (0, (4, 1, 1, 1, 1, 1)), "X"),
-    "BalancedToeplitz": (_BLACK, (0, (8, 1)), "d"),
-    "Optimal": (GREY, "-", "+"),
-    "Unbounded": (_ORANGE, (0, (1, 2)), "<"),
-    "GrowingSmooth": (_BLUE, (0, (1, 2)), ">"),
-    "LogMatrix": (_PINK, (0, (1, 2)), "1"),
-    "AnytimeToeplitz": (_RED, (0, (1, 2)), "2"),
-}
+#: What a mechanism that is not in the catalogue looks like, one of these by its name.
+_OTHER_LOOKS = tuple(
+    Look(colour, dash, marker)
+    for colour, marker in (("#332288", "p"), ("#117733", "h"), ("#882255", "8"), ("#44AA99", "3"), ("#999933", "4"))
+    for dash in ("-", "--", ":")
+)
 
 
 def require_matplotlib() -> None:
@@ -63,11 +52,17 @@ def new_figure(width: float = 7.0, height: float = 4.3) -> Figure:
 
 
 def curve(mechanism: str, *, markers: bool = False) -> dict[str, Any]:
-    """The keywords for `Axes.plot` that make a mechanism look as it does everywhere.
+    """Return the keywords for `Axes.plot` that make a mechanism look as it does everywhere.
+
+    `mechanism` is a name of the catalogue; any other name has a look of its own, always the same.
 
     >>> curve("SmoothBinary")["color"]
     '#0072B2'
+    >>> curve("MyOwn") == curve("MyOwn")
+    True
     """
-    colour, dash, marker = _LOOKS[mechanism]
-    look: dict[str, Any] = {"color": colour, "linestyle": dash, "linewidth": 1.6}
-    return look | {"marker": marker, "markersize": 5} if markers else look
+    look = next((entry.look for entry in ENTRIES if entry.name == mechanism), None)
+    if look is None:
+        look = _OTHER_LOOKS[zlib.crc32(mechanism.encode()) % len(_OTHER_LOOKS)]
+    drawn: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "linewidth": 1.6}
+    return drawn | {"marker": look.marker, "markersize": 5} if markers else drawn

@@ -10,7 +10,7 @@ import dpstream
 from dpstream import mechanisms
 from dpstream.cli.app import app
 from dpstream.cli.mechanism_speed import nanoseconds_a_release
-from dpstream.mechanisms.base import Mechanism
+from dpstream.mechanisms.catalogue import ENTRIES
 
 runner = CliRunner()
 
@@ -28,10 +28,8 @@ def invoke(*arguments):
 def test_every_mechanism_has_a_row():
     result = invoke("--horizon", "100")
     assert result.exit_code == 0
-    for name in mechanisms.__all__:
-        kind = getattr(mechanisms, name)
-        if isinstance(kind, type) and issubclass(kind, Mechanism):
-            assert name in result.output
+    for entry in ENTRIES:
+        assert f" {entry.name} " in result.output
     row = next(line for line in result.output.splitlines() if " SmoothBinary.paper " in line)
     assert " 25.00 " in row  # C(10, 5) > 100, five zeros and five ones
     assert " 2.236 " in row
@@ -134,3 +132,47 @@ def test_speed_tells_a_slow_mechanism_from_a_fast_one():
 
 def test_version():
     assert runner.invoke(app, ["--version"]).output == f"dpstream {dpstream.__version__}\n"
+
+
+def test_only_the_mechanisms_asked_for():
+    found = json.loads(
+        invoke("--horizon", "50", "--json", "--no-speed", "--mechanism", "smooth", "--mechanism", "honaker").output
+    )
+    assert [row["mechanism"] for row in found["gaussian"]] == ["SmoothBinary", "Honaker"]
+    assert [row["mechanism"] for row in found["laplace"]] == ["SmoothBinary"]
+
+
+OWN = """
+import numpy as np
+from dpstream.mechanisms import FromCoefficients
+
+fresh = FromCoefficients(np.eye(1, 40)[0])
+
+def decaying(horizon):
+    return FromCoefficients(0.5 ** np.arange(horizon))
+
+nonsense = 3
+"""
+
+
+def test_mechanisms_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "own_for_compare.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    options = ["--horizon", "40", "--mechanism", "own_for_compare:fresh", "--mechanism", "own_for_compare:decaying"]
+    rows = json.loads(invoke("--json", *options).output)["gaussian"]
+    assert [row["mechanism"] for row in rows] == ["fresh", "decaying"]
+    assert rows[0]["largest"] == pytest.approx(40)  # L = I: the first element is in all 40 releases
+    assert "yours" in invoke("--no-speed", *options).output
+    picture = tmp_path / "own.svg"
+    assert invoke("--no-speed", "--plot", str(picture), *options).exit_code == 0
+    assert "decaying" in picture.read_text()
+    for name, message in {
+        "own_for_compare:fresh": "one for 41 steps; this one has 40",
+        "own_for_compare:nonsense": "a mechanism, or a class or function that makes one from a horizon",
+        "own_for_compare:missing": "has no attribute 'missing'",
+        "nowhere:fresh": "No module named 'nowhere'",
+        "bnary": "did you mean Binary?",
+    }.items():
+        result = invoke("--horizon", "41", "--no-speed", "--mechanism", name)
+        assert result.exit_code == 2
+        assert message in result.output

@@ -4,48 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from dpstream import mechanisms as m
 from dpstream.arguments import check_horizon
 from dpstream.budget import Budget
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
 from dpstream.cli.compare_picture import variance_over_time
 from dpstream.cli.mechanism_speed import nanoseconds_a_release
+from dpstream.cli.own_mechanism import own_mechanism
 from dpstream.cli.picture import Plot, check_picture, save_picture
 from dpstream.cli.printed import narrow_table, progress_bar, say, show_table
 from dpstream.errors import DpstreamError, InvalidArgument
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
+from dpstream.mechanisms.catalogue import ENTRIES, Entry, entries_for, entry_named, mechanism_named
 
-#: (row title, constructor, what to say of it), in the order of the paper's Table 1, then what came after.
-GAUSSIAN: list[tuple[str, Callable[[int], Mechanism], str]] = [
-    ("Binary", m.Binary, "the classic"),
-    ("Honaker", m.Honaker, "estimates from below"),
-    ("SmoothBinary.paper", m.SmoothBinary.paper, "the paper's tree and sensitivity"),
-    ("SmoothBinary", m.SmoothBinary, "sensitivity of the releases"),
-    ("WeightedTree", m.WeightedTree, "a variance for each node"),
-    ("SquareRoot", m.SquareRoot, "Henzinger et al."),
-    ("SquareRoot normalized", lambda T: m.SquareRoot(T, normalized=True), "columns normalised"),
-    ("BufferedToeplitz", m.BufferedToeplitz, "columns normalised"),
-    ("BalancedToeplitz", m.BalancedToeplitz, "rows and columns balanced"),
-    ("Optimal", m.Optimal, "Denisov et al., certified"),
-    ("Unbounded", lambda _: m.Unbounded(), "no horizon: doubling epochs"),
-    ("GrowingSmooth", lambda _: m.GrowingSmooth(), "no horizon: one endless tree"),
-    ("LogMatrix", lambda _: m.LogMatrix(), "no horizon, growing memory"),
-    ("AnytimeToeplitz", lambda _: m.AnytimeToeplitz(), "to 2^40 steps, constant memory"),
-]
-LAPLACE: list[tuple[str, Callable[[int], Mechanism], str]] = [
-    ("Binary", lambda T: m.Binary(T, noise="laplace"), "the classic"),
-    ("SmoothBinary", lambda T: m.SmoothBinary(T, noise="laplace"), "unpadded"),
-    ("SignedDigits", m.SignedDigits, "adds and subtracts nodes"),
-    ("Unbounded", lambda _: m.Unbounded(noise="laplace"), "no horizon: doubling epochs"),
-    ("GrowingSmooth", lambda _: m.GrowingSmooth(noise="laplace"), "no horizon: one endless tree"),
-]
 TITLES: dict[NoiseLaw, str] = {
     "gaussian": "Gaussian noise: variance of a release is V / (2ρ)",
     "laplace": "Laplace noise: variance of a release is 2V / ε²",
@@ -72,6 +48,13 @@ class Row:
 
 def compare(
     horizon: Annotated[int, typer.Option(help="How many running totals are released.")] = 1000,
+    mechanism: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this one: a name, or module:object for one of your own (a mechanism, or a class or function that"
+            " makes one from a horizon). May be given several times."
+        ),
+    ] = None,
     rho: Rho = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -88,6 +71,8 @@ def compare(
 
     Example: dpstream compare --horizon 1000
 
+    Example: dpstream compare --mechanism SmoothBinary --mechanism BalancedToeplitz --no-speed
+
     Example: dpstream compare --horizon 100 --epsilon 1 --delta 1e-6 --no-speed
     """
     check_picture(plot)
@@ -100,7 +85,13 @@ def compare(
     console = Console()
     answer: dict[str, object] = {"horizon": horizon, "budget": None if budget is None else repr(budget)}
     for law in laws:
-        made, left_out = _made(GAUSSIAN if law == "gaussian" else LAPLACE, horizon, optimal=optimal)
+        made, left_out = (
+            _made(entries_for(horizon, law), law, horizon, optimal=optimal)
+            if not mechanism
+            else _asked_for(mechanism, law, horizon)
+        )
+        if not made and not left_out:
+            continue
         rows = [_row(name, mechanism, horizon, budget) for name, mechanism in made.items()]
         if speed:
             taken = nanoseconds_a_release(list(made.values()), horizon)
@@ -126,27 +117,42 @@ def compare(
 
 
 def _made(
-    makers: list[tuple[str, Callable[[int], Mechanism], str]], horizon: int, *, optimal: bool
+    entries: list[Entry], law: NoiseLaw, horizon: int, *, optimal: bool
 ) -> tuple[dict[str, Mechanism], dict[str, str]]:
     """The mechanisms that reach the horizon, solved; and why the others are left out."""
     made: dict[str, Mechanism] = {}
     left_out: dict[str, str] = {}
     with progress_bar() as progress:
-        for name, make, _ in progress.track(makers, description="computing"):
-            if name == "Optimal" and horizon > OPTIMAL_LIMIT:
-                left_out[name] = f"a dense solver: up to {OPTIMAL_LIMIT:,} steps here"
+        for entry in progress.track(entries, description="computing"):
+            if entry.slow and horizon > OPTIMAL_LIMIT:
+                left_out[entry.name] = f"a dense solver: up to {OPTIMAL_LIMIT:,} steps here"
                 continue
-            if name == "Optimal" and horizon > OPTIMAL_AT_ONCE and not optimal:
-                left_out[name] = "it takes seconds to minutes to find; ask for it with --optimal"
+            if entry.slow and horizon > OPTIMAL_AT_ONCE and not optimal:
+                left_out[entry.name] = "it takes seconds to minutes to find; ask for it with --optimal"
                 continue
             try:
-                mechanism = make(horizon)
+                mechanism = entry.make(horizon, law)
                 mechanism.max_variance(horizon)  # what is slow to find is found here, and then remembered
             except DpstreamError as error:
-                left_out[name] = str(error)
+                left_out[entry.name] = str(error)
             else:
-                made[name] = mechanism
+                made[entry.name] = mechanism
     return made, left_out
+
+
+def _asked_for(names: list[str], law: NoiseLaw, horizon: int) -> tuple[dict[str, Mechanism], dict[str, str]]:
+    """The mechanisms that were asked for, those of this noise law; names that nobody has are refused."""
+    made: dict[str, Mechanism] = {}
+    for text in names:
+        if ":" in text:
+            mechanism = own_mechanism(text, horizon)
+            if mechanism.noise == law:
+                made[text.partition(":")[2]] = mechanism
+            continue
+        entry = entry_named(text)
+        if entry is None or law in entry.laws:
+            made[entry.name if entry else text] = mechanism_named(text, horizon, law)
+    return made, {}
 
 
 def _row(name: str, mechanism: Mechanism, horizon: int, budget: Budget | None) -> Row:
@@ -166,7 +172,7 @@ def _print_table(
     headings = ["mechanism", f"max {what}", f"mean {what}", "sensitivity", "draws", "memory"]
     timed = any(row.nanoseconds is not None for row in rows)
     headings += ["ns"] * timed
-    notes = {name: note for name, _, note in (GAUSSIAN if law == "gaussian" else LAPLACE)}
+    notes = {entry.name: entry.note_for(law) for entry in ENTRIES if law in entry.laws}
     headings += ["note"] * (console.width >= NOTES_FROM)
     about = TITLES[law] if budget is None else budget_in_words(budget)
     table = narrow_table(headings, title=f"{horizon:,} releases. {about}", words=("note",))
@@ -174,7 +180,7 @@ def _print_table(
         cells = [row.mechanism, f"{row.largest:.2f}", f"{row.mean:.2f}", f"{row.sensitivity:.3f}"]
         cells += [f"{row.draws_worst} ({row.draws_mean:.2f})", f"{row.memory:,}"]
         cells += [] if row.nanoseconds is None else [f"{row.nanoseconds:,.0f}"]
-        table.add_row(*[*cells, notes[row.mechanism]][: len(headings)])
+        table.add_row(*[*cells, notes.get(row.mechanism, "yours")][: len(headings)])
     for name in left_out:
         table.add_row(name, *["–"] * (len(headings) - 1))
     show_table(console, table)

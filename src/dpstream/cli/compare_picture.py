@@ -29,10 +29,7 @@ def variance_over_time(mechanisms: Mapping[str, Mechanism], horizon: int, budget
         errors = np.array([mechanism.squared_row_norm(t) for t in at]) * sensitivity**2
         if budget is not None:
             errors = budget.scale(1.0) * np.sqrt(errors)
-        # Variants look like the mechanism they are variants of, only thinner.
-        plain = name.split(" ")[0]
-        thin = {"linewidth": 0.8} if plain != name else {"linewidth": 1.2}
-        axes.plot(at, errors, label=name, **curve(plain) | thin)
+        axes.plot(at, errors, label=name, **curve(name) | {"linewidth": 1.2})
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter("{x:g}")

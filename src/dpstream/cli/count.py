@@ -20,7 +20,6 @@ from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, bu
 from dpstream.cli.count_notes import Notes
 from dpstream.cli.count_progress import reading_progress
 from dpstream.cli.group import Interrupted, Spent
-from dpstream.cli.mechanism_names import mechanism_named
 from dpstream.cli.output_files import check_apart, check_output, form_of, print_table, write_rows
 from dpstream.cli.picture import check_picture, draw_into
 from dpstream.cli.printed import number
@@ -32,6 +31,7 @@ from dpstream.events.last_step import steps_ended
 from dpstream.events.measure import Measure
 from dpstream.events.tables import STDIN, tables
 from dpstream.events.tally import RowTally, TimeTally
+from dpstream.mechanisms.catalogue import mechanism_named
 from dpstream.release.interval import check_confidence
 from dpstream.release.terms import check_neighbours
 

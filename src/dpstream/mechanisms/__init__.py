@@ -1,9 +1,13 @@
 """How noise is shared over time. Pure mathematics: no randomness, no data."""
 
 from dpstream.mechanisms.anytime_toeplitz import AnytimeToeplitz
+from dpstream.mechanisms.as_json import mechanism_from_json, mechanism_to_json
 from dpstream.mechanisms.balanced_toeplitz import BalancedToeplitz
+from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.binary import Binary
 from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz
+from dpstream.mechanisms.from_coefficients import FromCoefficients
+from dpstream.mechanisms.from_matrix import FromMatrix
 from dpstream.mechanisms.growing_smooth import GrowingSmooth
 from dpstream.mechanisms.honaker import Honaker
 from dpstream.mechanisms.log_matrix import LogMatrix
@@ -20,13 +24,18 @@ __all__ = [
     "Binary",
     "BufferedToeplitz",
     "Certificate",
+    "FromCoefficients",
+    "FromMatrix",
     "GrowingSmooth",
     "Honaker",
     "LogMatrix",
+    "Mechanism",
     "Optimal",
     "SignedDigits",
     "SmoothBinary",
     "SquareRoot",
     "Unbounded",
     "WeightedTree",
+    "mechanism_from_json",
+    "mechanism_to_json",
 ]

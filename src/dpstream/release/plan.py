@@ -1,41 +1,34 @@
 """Which mechanism to take: all that can serve, ranked, with the reason why the first is first.
 
-Errors are those of the budget asked for, priced under the participation asked for (a mechanism that is good for one
-step a person need not be good for five). Times are predicted from the number of draws and the memory that a step moves,
-with constants measured on one core of a 2.x GHz x86-64 server: right to a factor of two elsewhere, and good enough to
-tell a tree from a Toeplitz mechanism.
+Errors are those of the budget asked for, under the participation asked for (a mechanism that is good for one
+step a person need not be good for five). Times are predicted by the engines
+(`Engine.nanoseconds`) from the number of draws and the memory that a step moves: right to a factor of two, and good
+enough to tell a tree from a Toeplitz mechanism.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
 from dpstream.arguments import check_whole
 from dpstream.budget import Budget, noise_scale, pure_dp, zcdp
-from dpstream.errors import DpstreamError, InvalidArgument, NoiseLawError, NothingFits
+from dpstream.errors import DpstreamError, InvalidArgument, MechanismTooShort, NoiseLawError, NothingFits
 from dpstream.mechanisms.anytime_toeplitz import AnytimeToeplitz
 from dpstream.mechanisms.balanced_toeplitz import BalancedToeplitz
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
-from dpstream.mechanisms.binary import Binary
 from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz
+from dpstream.mechanisms.catalogue import ENTRIES
 from dpstream.mechanisms.growing_smooth import GrowingSmooth
-from dpstream.mechanisms.honaker import Honaker
-from dpstream.mechanisms.log_matrix import LogMatrix
-from dpstream.mechanisms.optimal import Optimal
-from dpstream.mechanisms.signed_digits import SignedDigits
 from dpstream.mechanisms.smooth import SmoothBinary
-from dpstream.mechanisms.square_root import SquareRoot
-from dpstream.mechanisms.unbounded import Unbounded
-from dpstream.mechanisms.weighted import WeightedTree
 from dpstream.noise.draws import NARROW
 from dpstream.noise.engine import engine_class
 from dpstream.noise.settings import check_shape
 from dpstream.participation import Participation
-from dpstream.release.terms import Lane, check_budget, check_participation, check_release_horizon
+from dpstream.release.terms import Lane, check_budget, check_participation, check_release_horizon, settle_mechanism
 
 __all__ = ["Objective", "Plan", "PlanRow", "choose", "plan"]
 
@@ -48,10 +41,8 @@ VECTORS = 64
 UNBOUNDED_STEPS = 2**16
 #: ... and tables of this many bytes, which all streams of one mechanism share.
 TABLES = 2**24
-#: Up to here all mechanisms are priced to find the best one; above, which one is best is known.
+#: Longest horizon for which all mechanisms are compared to find the best one; above, which one is best is known.
 PLAN_STEPS = 64
-#: Mechanisms that keep their history have no formula for their errors: above this they are left out.
-HISTORY_STEPS = 2**22
 
 
 @dataclass(frozen=True)
@@ -177,6 +168,7 @@ def plan(
     participation: Participation | None = None,
     memory: int | None = None,
     optimal: bool = False,
+    mechanisms: Iterable[Mechanism] | None = None,
 ) -> Plan:
     """Rank all mechanisms that can serve.
 
@@ -194,6 +186,9 @@ def plan(
         tables.
     optimal
         Consider the certified optimum, too: seconds to minutes to find, a dense matrix to keep, for the last percent.
+    mechanisms
+        Rank these, also mechanisms of your own, instead of those of `dpstream.mechanisms.catalogue`. Those that do not
+        reach the horizon or have another noise law are left out.
 
     Raises
     ------
@@ -221,7 +216,11 @@ def plan(
     participation = check_participation(participation)
     left_out: dict[str, str] = {}
     rows = []
-    for mechanism in _candidates(horizon, budget.noise, objective, optimal, left_out):
+    if mechanisms is None:
+        candidates = _candidates(horizon, budget.noise, objective, optimal, left_out)
+    else:
+        candidates = _given(mechanisms, horizon, budget, left_out)
+    for mechanism in candidates:
         rows.append(_row(mechanism, horizon, budget, math.prod(checked), lane, participation, room))
     if not rows:
         raise NothingFits(wanted=f"horizon={horizon}, {budget!r}, objective={objective!r}", reasons=left_out)
@@ -243,8 +242,8 @@ def choose(
 ) -> Mechanism:
     """The first of the plan for the least largest variance. No budget is needed: it scales all errors alike.
 
-    With one step a person the first is known without looking at the others, which saves the time of pricing them; a
-    test holds this against the plan.
+    With one step a person the first is known without looking at the others, which saves the time of computing their
+    sensitivities; a test holds this against the plan.
     """
     if participation.reach(horizon) == 1 and (horizon is None or horizon > PLAN_STEPS):
         if noise == "laplace":
@@ -262,47 +261,38 @@ def choose(
 def _candidates(
     horizon: int | None, noise: NoiseLaw, objective: Objective, optimal: bool, left_out: dict[str, str]
 ) -> Iterator[Mechanism]:
-    for name, make in _makers(horizon, noise, objective):
-        if name in ("SquareRoot", "LogMatrix") and horizon is not None and horizon > HISTORY_STEPS:
-            left_out[name] = f"it keeps its whole history, and {horizon:,} steps are too many for that"
-        elif name == "Optimal" and not optimal:
-            left_out[name] = "it takes seconds to minutes to find; ask for it with optimal=True"
+    """Yield the mechanisms of the catalogue that can serve; note why others cannot."""
+    if objective == "uniform":
+        if horizon is not None:
+            yield SmoothBinary(horizon, noise=noise, padded=True)
+        return
+    for entry in ENTRIES:
+        if not entry.planned or noise not in entry.laws or entry.endless is not (horizon is None):
+            continue
+        if entry.most_steps is not None and horizon is not None and horizon > entry.most_steps:
+            left_out[entry.name] = f"it keeps its whole history, and {horizon:,} steps are too many for that"
+        elif entry.slow and not optimal:
+            left_out[entry.name] = "it takes seconds to minutes to find; ask for it with optimal=True"
         else:
             try:
-                yield make()
+                yield entry.make(0 if horizon is None else horizon, noise)
             except DpstreamError as error:
-                left_out[name] = str(error)
+                left_out[entry.name] = str(error)
 
 
-def _makers(horizon: int | None, noise: NoiseLaw, objective: Objective) -> list[tuple[str, Callable[[], Mechanism]]]:
-    if objective == "uniform":
-        if horizon is None:
-            return []
-        return [("SmoothBinary", lambda: SmoothBinary(horizon, noise=noise, padded=True))]
-    if horizon is None:
-        endless: list[tuple[str, Callable[[], Mechanism]]] = [
-            ("GrowingSmooth", lambda: GrowingSmooth(noise=noise)),
-            ("Unbounded", lambda: Unbounded(noise=noise)),
-        ]
-        if noise == "gaussian":
-            endless += [("AnytimeToeplitz", AnytimeToeplitz), ("LogMatrix", LogMatrix)]
-        return endless
-    T = horizon
-    bounded: list[tuple[str, Callable[[], Mechanism]]] = [
-        ("SmoothBinary", lambda: SmoothBinary(T, noise=noise)),
-        ("SignedDigits", lambda: SignedDigits(T, noise=noise)),
-        ("Binary", lambda: Binary(T, noise=noise)),
-    ]
-    if noise == "gaussian":
-        bounded += [
-            ("BalancedToeplitz", lambda: BalancedToeplitz(T)),
-            ("BufferedToeplitz", lambda: BufferedToeplitz(T)),
-            ("SquareRoot", lambda: SquareRoot(T, normalized=True)),
-            ("WeightedTree", lambda: WeightedTree(T)),
-            ("Honaker", lambda: Honaker(T)),
-            ("Optimal", lambda: Optimal(T)),
-        ]
-    return bounded
+def _given(
+    mechanisms: Iterable[Mechanism], horizon: int | None, budget: Budget, left_out: dict[str, str]
+) -> Iterator[Mechanism]:
+    """Yield the caller's mechanisms that can serve; note why others cannot."""
+    for mechanism in mechanisms:
+        try:
+            checked = settle_mechanism(mechanism, horizon, budget)
+        except (MechanismTooShort, NoiseLawError) as error:
+            left_out[repr(mechanism)] = str(error)
+        else:
+            if checked is None:
+                raise InvalidArgument("mechanisms", mechanism, "mechanisms, such as dp.mechanisms.Binary(100)")
+            yield checked
 
 
 # -- what it costs ----------------------------------------------------------------------------------------------------

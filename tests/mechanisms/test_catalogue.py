@@ -1,26 +1,56 @@
 """Mechanisms by name: every one can be had, however it is spelled, and a wrong name helps."""
 
+import importlib
+import inspect
+import pkgutil
+
 import pytest
 
 import dpstream as dp
 from dpstream import mechanisms
-from dpstream.cli.mechanism_names import mechanism_named, names_for
 from dpstream.errors import InvalidArgument
+from dpstream.mechanisms import FromCoefficients, FromMatrix
 from dpstream.mechanisms.base import Mechanism
+from dpstream.mechanisms.catalogue import CLASSES, ENTRIES, entries_for, mechanism_named
+
+#: Made of numbers that the caller brings, so that no name and horizon say which.
+FROM_NUMBERS = {FromMatrix, FromCoefficients}
 
 
-def test_every_mechanism_has_its_name():
-    for name in mechanisms.__all__:
-        kind = getattr(mechanisms, name)
-        if issubclass(kind, Mechanism):
-            assert type(mechanism_named(name, 20, "gaussian")) is kind
+def concrete_classes(kind: type[Mechanism] = Mechanism) -> set[type[Mechanism]]:
+    """Every class of mechanisms in the package that can be made."""
+    for module in pkgutil.iter_modules(mechanisms.__path__):
+        importlib.import_module(f"dpstream.mechanisms.{module.name}")
+    found = {kind} if not inspect.isabstract(kind) and kind.__module__.startswith("dpstream.") else set()
+    return found.union(*(concrete_classes(below) for below in kind.__subclasses__()))
+
+
+def test_no_mechanism_is_missing():
+    """A new class must be exported and in the catalogue, under its own name."""
+    assert set(CLASSES.values()) == concrete_classes()
+    assert {type(entry.make(20, entry.laws[0])) for entry in ENTRIES} == concrete_classes() - FROM_NUMBERS
+    assert {name for name in mechanisms.__all__ if name in CLASSES} == set(CLASSES)
+    for kind in concrete_classes() - FROM_NUMBERS:
+        assert type(mechanism_named(kind.__name__, 20, "gaussian")) is kind
+
+
+def test_what_the_entries_say_is_true():
+    for entry in ENTRIES:
+        for noise in ("gaussian", "laplace"):
+            if noise in entry.laws:
+                made = entry.make(20, noise)
+                assert made.noise == noise
+                assert entry.note_for(noise)
+                assert made.serves_without_horizon is entry.endless
+                assert entry.endless or made.horizon == 20
+    assert len({entry.look for entry in ENTRIES}) == len(ENTRIES) == len({entry.name for entry in ENTRIES})
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 @pytest.mark.parametrize("horizon", [20, None])
 def test_what_is_listed_can_serve(horizon, noise):
     budget = dp.zcdp(0.5) if noise == "gaussian" else dp.pure_dp(1)
-    names = names_for(horizon, noise)
+    names = [entry.name for entry in entries_for(horizon, noise)]
     assert len(names) >= 2
     for name in names:
         made = mechanism_named(name, horizon, noise)
