@@ -1,57 +1,31 @@
-"""Mechanisms of every streaming kind, at a horizon that the noise tests can hold against dense matrices."""
+"""The mechanisms that the noise tests hold against dense matrices: of every streaming kind, and of none."""
 
 from collections.abc import Callable
 
-from dpstream.mechanisms import (
-    AnytimeToeplitz,
-    BalancedToeplitz,
-    Binary,
-    BufferedToeplitz,
-    GrowingSmooth,
-    Honaker,
-    LogMatrix,
-    Optimal,
-    SignedDigits,
-    SmoothBinary,
-    SquareRoot,
-    Unbounded,
-    WeightedTree,
-)
+from dpstream.mechanisms import Unbounded
 from dpstream.mechanisms.base import Mechanism
+from tests.mechanism_subjects import BOUNDED, ENDLESS, FROM_NUMBERS
 
 from .of_no_kind import LikeBinary, LikeHonaker, LikeSmooth, LikeSquareRoot, OfNoKind
 
-GAUSSIAN: dict[str, Callable[[int], Mechanism]] = {
-    "Binary": Binary,
-    "SmoothBinary": SmoothBinary,
-    "SmoothBinary-unpadded": lambda T: SmoothBinary(T, padded=False),
-    "Honaker": Honaker,
-    "WeightedTree": WeightedTree,
-    "SignedDigits": lambda T: SignedDigits(T, noise="gaussian"),
-    "GrowingSmooth": lambda T: GrowingSmooth(),
-    "SquareRoot": SquareRoot,
-    "SquareRoot-normalized": lambda T: SquareRoot(T, normalized=True),
-    "BufferedToeplitz": BufferedToeplitz,
-    "BalancedToeplitz": BalancedToeplitz,
-    "AnytimeToeplitz": lambda T: AnytimeToeplitz(),
-    "LogMatrix": lambda T: LogMatrix(),
-    "Optimal": Optimal,
-    "Unbounded": lambda T: Unbounded(),
-    "Unbounded-BufferedToeplitz": lambda T: Unbounded(inner=BufferedToeplitz),
-    "Unbounded-SquareRoot": lambda T: Unbounded(inner=SquareRoot),
+#: Streamed as another one is, with other numbers.
+SAME_PATH = {
+    "SmoothBinary.paper",
+    "SmoothBinary-nodes",
+    "SignedDigits-laplace-3",
+    "SignedDigits-laplace-7",
+    "BufferedToeplitz-plain",
+    "BufferedToeplitz-3",
+}
+ALL: dict[str, Callable[[int], Mechanism]] = {
+    name: make for name, make in (BOUNDED | FROM_NUMBERS | ENDLESS).items() if name not in SAME_PATH
+} | {
     "OfNoKind": OfNoKind,
     "OfNoKind-Honaker": LikeHonaker,
     "OfNoKind-SmoothBinary": LikeSmooth,
     "OfNoKind-SquareRoot": LikeSquareRoot,
-    "Unbounded-OfNoKind": lambda T: Unbounded(inner=LikeHonaker),
-}
-LAPLACE: dict[str, Callable[[int], Mechanism]] = {
-    "Binary-laplace": lambda T: Binary(T, noise="laplace"),
-    "SmoothBinary-laplace": lambda T: SmoothBinary(T, noise="laplace"),
-    "SmoothBinary-laplace-padded": lambda T: SmoothBinary(T, noise="laplace", padded=True),
-    "SignedDigits-laplace": SignedDigits,
-    "GrowingSmooth-laplace": lambda T: GrowingSmooth(noise="laplace"),
+    "Unbounded-OfNoKind": lambda _: Unbounded(inner=LikeHonaker),
     "OfNoKind-laplace": lambda T: LikeBinary(T, noise="laplace"),
-    "Unbounded-laplace": lambda T: Unbounded(noise="laplace"),
 }
-ALL = GAUSSIAN | LAPLACE
+LAPLACE = {name: make for name, make in ALL.items() if "laplace" in name}
+GAUSSIAN = {name: make for name, make in ALL.items() if "laplace" not in name}
