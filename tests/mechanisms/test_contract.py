@@ -1,6 +1,6 @@
 """What every mechanism promises, held against explicit matrices.
 
-All mechanisms of the catalogue, and variants: tests/mechanism_subjects.py; test_catalogue.py finds those that are missing.
+All mechanisms of the catalogue, and variants: tests/mechanism_subjects.py; test_catalogue.py finds missing ones.
 """
 
 import csv
