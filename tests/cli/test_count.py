@@ -13,8 +13,8 @@ import typer
 from typer.testing import CliRunner
 
 import dpstream as dp
+from dpstream.cli.app import CommandGroup
 from dpstream.cli.count import count as count_command
-from dpstream.cli.group import CommandGroup
 from dpstream.events import counting, text_chunks
 from dpstream.mechanisms import AnytimeToeplitz, GrowingSmooth, Honaker
 from dpstream.testing import fixed_key

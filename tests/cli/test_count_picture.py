@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from dpstream.cli.picture import save_picture
-from dpstream.cli.release_plot import draw_releases
+from dpstream.cli.pictures import draw_releases, save_picture
 from tests.cli.test_count import count, month, narrow_terminal, same_noise  # noqa: F401
 from tests.events.event_logs import WARDS, write
 
@@ -136,7 +135,7 @@ def test_the_truth_of_earlier_runs_too(tmp_path, monkeypatch):
     log = tmp_path / "log.csv"
     found = []
     monkeypatch.setattr(
-        "dpstream.cli.count.draw_releases", lambda *given: found.append(given[3]) or draw_releases(*given)
+        "dpstream.cli.count_run.draw_releases", lambda *given: found.append(given[3]) or draw_releases(*given)
     )
     for last, rows in (("2026-01-02", "2026-01-01\n2026-01-02\n2026-01-02\n"), ("2026-01-04", "2026-01-04\n")):
         log.write_text("when\n" + rows)

@@ -6,29 +6,31 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import dpstream as dp
-from dpstream.cli.app import app
+from dpstream.cli.app import COMMANDS as NAMES
+from dpstream.cli.app import app, load
 
 ROOT = Path(__file__).parents[2]
 
 
-def commands(command, name="dpstream"):
+def commands():
     """Every command that does something, with its full name."""
-    if hasattr(command, "commands"):
-        for word, sub in command.commands.items():
-            yield from commands(sub, f"{name} {word}")
-    else:
-        yield name, command
+    for name in NAMES:
+        command = load(name)
+        if hasattr(command, "commands"):
+            yield from ((f"dpstream {name} {word}", sub) for word, sub in command.commands.items())
+        else:
+            yield f"dpstream {name}", command
 
 
-COMMANDS = dict(commands(typer.main.get_command(app)))
+COMMANDS = dict(commands())
 EXAMPLES = {
+    # A backslash at the end of a line joins it to the next, as in a shell.
     name: [
-        " ".join(one.split())
-        for one in re.findall(r"Example: (dpstream .*?)(?:\n\s*\n|\s*$)", command.help or "", re.DOTALL)
+        " ".join(example.replace("\\\n", " ").split())
+        for example in re.findall(r"Example: (dpstream .*?)(?:\n\n|$)", command.help or "", re.DOTALL)
     ]
     for name, command in COMMANDS.items()
 }
@@ -50,7 +52,7 @@ def prepared(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_and_an_example(name):
+def test_every_command_has_help_and_an_example(prepared, name):
     assert (COMMANDS[name].help or "").strip().splitlines()[0].endswith(".")
     assert EXAMPLES[name]
     for example in EXAMPLES[name]:
@@ -61,6 +63,19 @@ def test_every_command_has_help_and_an_example(name):
     shown = CliRunner().invoke(app, [*name.split()[1:], "--help"])
     assert shown.exit_code == 0
     assert "Example: dpstream" in shown.output
+    assert max(map(len, shown.output.splitlines())) <= 80
+    assert CliRunner().invoke(app, [*name.split()[1:], "-h"]).output == shown.output
+
+
+def test_paragraphs_flow_and_examples_can_be_pasted(prepared):
+    """What the help shows in 80 columns is what was written: no ragged lines, and examples that a shell joins again."""
+    shown = CliRunner().invoke(app, ["count", "--help"]).output
+    lines = [line.strip() for line in shown.splitlines()]
+    first = next(i for i, line in enumerate(lines) if line.startswith("Each step"))
+    assert len(lines[first]) > 60 < len(lines[first + 1])
+    examples = "\n".join(lines).split("Example: ")[1:]
+    pasted = [shlex.split(example.split("\n\n")[0].replace("\\\n", "")) for example in examples]
+    assert pasted == [shlex.split(example) for example in EXAMPLES["dpstream count"]]
 
 
 @pytest.mark.parametrize("example", [example for found in EXAMPLES.values() for example in found])

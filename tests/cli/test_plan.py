@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 import dpstream as dp
-from dpstream.cli.group import CommandGroup
+from dpstream.cli.app import CommandGroup
 from dpstream.cli.plan import plan
 from dpstream.mechanisms import Binary, GrowingSmooth, SignedDigits, SmoothBinary, Unbounded
 from dpstream.release.interval import half_width, noise_at

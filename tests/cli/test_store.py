@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 import dpstream as dp
-from dpstream.cli.group import CommandGroup
+from dpstream.cli.app import CommandGroup
 from dpstream.cli.store import store_app
 from dpstream.mechanisms import SmoothBinary
 from tests.store.conftest import everything, path  # noqa: F401

@@ -24,9 +24,9 @@ from dpstream.audit.threads import check_threads
 from dpstream.audit.timing import time_counter
 from dpstream.budget import Budget, zcdp
 from dpstream.charts import require_matplotlib
+from dpstream.cli.app import FOUND_WRONG
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_of
-from dpstream.cli.group import FOUND_WRONG
-from dpstream.cli.printed import narrow_table, progress_bar, show_table
+from dpstream.cli.output import narrow_table, progress_bar, show_table
 from dpstream.errors import InvalidArgument
 
 COLOURS = {"kept": "green", "violated": "bold red", "wasteful": "yellow", "unclear": "yellow"}

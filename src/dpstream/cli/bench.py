@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 import dpstream
-from dpstream.cli.printed import narrow_table, show_table
+from dpstream.cli.output import narrow_table, show_table
 from dpstream.errors import DpstreamError, InvalidArgument
 
 __all__ = ["bench"]

@@ -1,13 +1,15 @@
-"""The options that say how much may be learned about one person, and the budget they make."""
+"""The options that state a privacy budget, and the budget they make."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
 from dpstream.errors import BudgetError
+
+if TYPE_CHECKING:
+    from dpstream.budget import Budget
 
 __all__ = ["Delta", "Epsilon", "Rho", "budget_in_words", "budget_of"]
 
@@ -25,13 +27,15 @@ Delta = Annotated[
 
 
 def budget_of(rho: float | None, epsilon: float | None, delta: float | None, default: Budget | None = None) -> Budget:
-    """The budget that the options ask for.
+    """Return the budget that the options ask for.
 
     Raises
     ------
     BudgetError
         If they ask for none, where there is no default, or for two.
     """
+    from dpstream.budget import approx_dp, pure_dp, zcdp
+
     if rho is None and epsilon is None and delta is None and default is not None:
         return default
     if rho is not None and epsilon is None and delta is None:
@@ -47,6 +51,6 @@ def budget_of(rho: float | None, epsilon: float | None, delta: float | None, def
 
 
 def budget_in_words(budget: Budget) -> str:
-    """A budget the way people write it: ρ = 0.5, or ε = 1, δ = 1e-06."""
+    """Return a budget as people write it: ρ = 0.5, or ε = 1, δ = 1e-06."""
     letters = (("ρ", "rho"), ("ε", "epsilon"), ("δ", "delta"))
     return ", ".join(f"{letter} = {getattr(budget, name):g}" for letter, name in letters if hasattr(budget, name))

@@ -15,9 +15,9 @@ from dpstream.budget import Budget
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
 from dpstream.cli.compare_picture import variance_over_time
 from dpstream.cli.mechanism_speed import nanoseconds_a_release
+from dpstream.cli.output import narrow_table, progress_bar, say, show_table
 from dpstream.cli.own_mechanism import own_mechanism
-from dpstream.cli.picture import Plot, check_picture, save_picture
-from dpstream.cli.printed import narrow_table, progress_bar, say, show_table
+from dpstream.cli.pictures import Plot, check_picture, save_picture
 from dpstream.errors import DpstreamError, InvalidArgument
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.catalogue import ENTRIES, Entry, entries_for, entry_named, mechanism_named

@@ -10,7 +10,7 @@ import numpy as np
 from dpstream.budget import Budget
 from dpstream.charts import curve, new_figure
 from dpstream.cli.budget_options import budget_in_words
-from dpstream.cli.plan_picture import POINTS, steps_to_draw
+from dpstream.cli.pictures import POINTS, steps_to_draw
 from dpstream.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:

@@ -1,43 +1,19 @@
-"""`dpstream count`: from an event log to published, private running totals."""
+"""`dpstream count`: its options. What they do is in count_run.py, which is loaded when they make sense."""
 
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated
 
-import numpy as np
-import polars as pl
 import typer
-from rich.console import Console
 
-from dpstream.arguments import check_whole
-from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
-from dpstream.cli.count_notes import Notes
-from dpstream.cli.count_progress import reading_progress
-from dpstream.cli.group import Interrupted, Spent
-from dpstream.cli.output_files import check_apart, check_output, form_of, print_table, write_rows
-from dpstream.cli.picture import check_picture, draw_into
-from dpstream.cli.printed import number
-from dpstream.cli.release_plot import draw_releases
-from dpstream.cli.targets import NotWritten, Target, opened
-from dpstream.errors import DpstreamError, InvalidArgument
-from dpstream.events.counting import MOST_PER_ROW, ROW, CountOptions, CountRun
-from dpstream.events.last_step import steps_ended
-from dpstream.events.measure import Measure
-from dpstream.events.tables import STDIN, tables
-from dpstream.events.tally import RowTally, TimeTally
-from dpstream.mechanisms.catalogue import mechanism_named
-from dpstream.release.interval import check_confidence
-from dpstream.release.terms import check_neighbours
+from dpstream.cli.budget_options import Delta, Epsilon, Rho
+from dpstream.errors import DpstreamError
+
+__all__ = ["count"]
 
 READ, STEPS, PEOPLE, WRITE = "What is counted", "Steps and releases", "People", "Where it goes"
-#: A terminal shows this many of the last releases.
-SHOWN = 12
 
 
 def count(
@@ -224,98 +200,11 @@ def count(
     Example: dpstream count visits.csv --time when --from 2026-01-01 --rho 0.5 --unbounded --store visits.db
     --output totals.csv
     """
-    sources = files or [STDIN]
-    _check_complete(sources, time, every, (horizon, until, unbounded or None), (rho, epsilon, delta))
-    if value is not None and bound is None:
-        raise InvalidArgument("--bound", None, "given with --value: the largest size of a value")
-    if (user is None) != (max_contributions is None):
-        missing = "--user" if user is None else "--max-contributions"
-        raise InvalidArgument(missing, None, "given: --user and --max-contributions go together")
-    if follow and (output or plot or any_order or files not in (None, [STDIN])):
-        raise InvalidArgument(
-            "--follow", True, "for standard input and output: no files, --output, --plot or --any-order"
-        )
-    if report_dropped is not None and (user is None or store is not None):
-        raise InvalidArgument("--report-dropped", report_dropped, "used with --user and without --store")
-    if follow and form not in (None, "csv", "jsonl"):
-        raise InvalidArgument("--as", form, "csv or jsonl with --follow")
-    if undeclared not in ("refuse", "other"):
-        raise InvalidArgument("--undeclared", undeclared, "refuse or other")
-    for option, text in (("--time", time), ("--by", by), ("--values", categories), ("--user", user), ("--value", value),
-                         ("--name", name)):  # fmt: skip
-        _check_text(option, text)
-    side = check_neighbours(neighbours)
-    largest = check_whole("--bound", 1 if bound is None else bound)
-    if largest > MOST_PER_ROW:
-        raise InvalidArgument("--bound", largest, f"at most {MOST_PER_ROW:,}")
-    measure = Measure(
-        value=value,
-        bound=largest,
-        least=0 if value is None or side == "replace" else -largest,
-        by=by,
-        categories=_categories(categories, values_file),
-        undeclared=cast(Literal["refuse", "other"], undeclared),
-    )
-    by_clock = follow and through in ("now", "yesterday")
-    options = CountOptions(
-        measure=measure,
-        budget=budget_of(rho, epsilon, delta),
-        time=time,
-        every=every or "1d",
-        time_format=time_format,
-        time_zone=time_zone,
-        start=start,
-        through=through,
-        horizon=None if horizon is None else check_whole("--horizon", horizon),
-        until=until,
-        order="open" if by_clock else "late" if follow else "any" if any_order else "sorted",
-        user=user,
-        max_contributions=1 if max_contributions is None else check_whole("--max-contributions", max_contributions),
-        fold_case=fold_case,
-        mechanism="auto" if mechanism == "auto" else partial(mechanism_named, mechanism),
-        neighbours=side,
-        confidence=check_confidence(confidence),
-        store=store,
-        name=name,
-    )
-    shape = form_of(form, as_json=as_json)
-    if output is not None:
-        shape = check_output(output)
-    check_picture(plot)
-    check_apart({"--output": output, "--plot": plot, "--store": store}, sources)
-    if sources == [STDIN] and sys.stdin.isatty() and not follow:
-        raise InvalidArgument("FILES", None, "a file of events, or events on standard input; see dpstream count --help")
-    with ExitStack() as stack:
-        run = CountRun(options)
-        stack.callback(run.close)
-        notes = Notes(run, quiet=quiet, verbose=verbose)
-        stack.enter_context(_said_on_interrupt(run))
-        if follow:
-            _follow(run, notes, shape, file_format, by_clock=by_clock)
-            return
-        # Before anything is spent: a target that cannot be written refuses the run.
-        target = stack.enter_context(opened("--output", output))
-        picture = stack.enter_context(opened("--plot", plot))
-        _read(run, sources, file_format, quiet=quiet)
-        run.open()
-        notes.before()
-        kept: list[pl.DataFrame] = []
-        frames = _keeping(run.frames(run.closed), kept, everything=plot is not None)
-        with _said_if_not_written(run, to_file=target is not None):
-            if target is None and shape == "table":
-                for _ in frames:
-                    pass
-                _print_last(run, kept, Console())
-            else:
-                write_rows(frames, shape, target)
-                if target is not None:
-                    target.finish()
-                    if sys.stdout.isatty() and not quiet:
-                        _print_last(run, kept, Console())
-        if picture is not None:
-            with _said_if_not_written(run, to_file=False):
-                _draw(run, pl.concat(kept), picture, notes, with_truth=compare_with_truth)
-        notes.after(report_dropped, output, plot)
+    given = dict(locals())
+    _check_complete(files or [], time, every, (horizon, until, unbounded or None), (rho, epsilon, delta))
+    from dpstream.cli.count_run import CountCommand
+
+    CountCommand(**given).run()
 
 
 def _check_complete(
@@ -332,7 +221,7 @@ def _check_complete(
     if len(given) > 1:
         raise DpstreamError(f"give one of --horizon, --until and --unbounded, not {' and '.join(given)}")
     missing = []
-    if time is None and every != ROW:
+    if time is None and every != "row":
         missing.append("which column says when a row happened (--time COLUMN; or --every row: every row is a step)")
     if not given:
         missing.append(
@@ -343,166 +232,9 @@ def _check_complete(
     if missing:
         *most, last = missing
         listed = f"{', '.join(most)} and {last}" if most else last
-        source = "" if sources == [STDIN] else shlex.join(sources) + " "
-        step = "--every row " if every == ROW and time is None else f"--time {shlex.quote(time or 'COLUMN')} "
+        source = shlex.join([*sources, ""])[:-2] if sources else ""
+        step = "--every row " if every == "row" and time is None else f"--time {shlex.quote(time or 'COLUMN')} "
         count = {1: "one thing is", 2: "two things are"}.get(len(missing), "three things are")
         raise DpstreamError(
             f"{count} missing: {listed}. Try: dpstream count {source}{step}--horizon 365 --epsilon 1 --delta 1e-6"
         )
-
-
-def _check_text(option: str, text: str | None) -> None:
-    try:
-        (text or "").encode("utf-8")
-    except UnicodeEncodeError:
-        raise InvalidArgument(option, text, "UTF-8 text") from None
-
-
-def _categories(values: str | None, values_file: Path | None) -> tuple[str, ...]:
-    if values is not None and values_file is not None:
-        raise InvalidArgument("--values", values, "given once: as --values or as --values-file")
-    if values_file is not None:
-        try:
-            return tuple(line.strip() for line in values_file.read_text(encoding="utf-8").splitlines() if line.strip())
-        except (OSError, ValueError) as error:
-            raise InvalidArgument("--values-file", str(values_file), f"a file of UTF-8 text ({error})") from None
-    return tuple(part.strip() for part in values.split(",") if part.strip()) if values else ()
-
-
-def _read(run: CountRun, sources: list[str], file_format: str | None, *, quiet: bool) -> None:
-    tally = run.tally
-    with reading_progress(sources, quiet=quiet) as show:
-        done = 0
-
-        def report(count: int) -> None:
-            nonlocal done
-            done = count
-
-        for table in tables(sources, tally.columns, file_format=file_format, report=report):
-            tally.take(table)
-            show(done, tally.rows)
-
-
-def _keeping(frames: Iterator[pl.DataFrame], kept: list[pl.DataFrame], *, everything: bool) -> Iterator[pl.DataFrame]:
-    """Pass tables on, and keep all of them or the last."""
-    for frame in frames:
-        if not everything:
-            kept[:-1] = []
-        kept.append(frame)
-        yield frame
-
-
-def _print_last(run: CountRun, kept: list[pl.DataFrame], console: Console) -> None:
-    if not run.published:
-        console.print("No step has ended yet: nothing was released.")
-        return
-    frame = pl.concat(kept[-2:])
-    total = run.published
-    shown = frame.tail(SHOWN * max(len(run.options.measure.names), 1))
-    steps = shown["step"].n_unique()
-    title = f"The last {steps} of {total:,} releases" if steps < total else number(total, "release")
-    print_table(shown, title, console)
-
-
-def _draw(run: CountRun, frame: pl.DataFrame, plot: Target, notes: Notes, *, with_truth: bool) -> None:
-    options = run.options
-    title = f"Running total, {budget_in_words(options.budget)}"
-    truth = None
-    if with_truth:
-        notes.warn("the picture shows the true totals (--compare-with-truth): it must not be published.")
-        inputs = run.tally.inputs(0, run.published)
-        if run.seen and run.store is not None:
-            earlier = run.store.recorded_inputs(options.name, 1, run.seen)
-            inputs = np.concatenate([earlier, inputs[run.seen :]])
-        sums = np.cumsum(inputs, axis=0)
-        names = options.measure.names
-        truth = {name: sums[:, i] for i, name in enumerate(names)} if names else {"": sums}
-    draw_into(plot, draw_releases(frame, title, options.confidence, truth), title)
-
-
-def _follow(run: CountRun, notes: Notes, form: str, file_format: str | None, *, by_clock: bool) -> None:
-    """Release each step as soon as a row of a later one arrives or, by the clock, when it has ended."""
-    shape: Literal["csv", "jsonl"] = "jsonl" if form == "jsonl" else "csv"  # a table would never be complete
-    tally = run.tally
-    header = True
-
-    def emit(closed: int) -> None:
-        nonlocal header
-        if closed <= run.published:
-            return
-        run.open()
-        notes.before()
-        with _said_if_not_written(run, to_file=False):
-            for values in run.release(closed):
-                first = run.published - len(values)
-                write_rows([run.rows(first, values)], shape, None, header=header)
-                header = False
-
-    def tick() -> float | None:
-        """Release what has ended by now, while nothing is waiting to be read; look again within a second."""
-        if isinstance(tally, TimeTally) and tally.calendar is not None:
-            ended = steps_ended(tally.calendar, tally.horizon, midnight=run.options.through == "yesterday")
-            tally.close(ended)
-            emit(max(ended, run.seen))
-        return 1.0
-
-    idle = tick if by_clock else None
-    for table in tables([STDIN], tally.columns, file_format=file_format, at_once=True, idle=idle):
-        tally.take(table)
-        if isinstance(tally, RowTally):
-            emit(tally.steps)
-        elif run.options.order == "late" and tally.data_steps:
-            emit(min(tally.data_steps - 1, tally.steps))
-    if by_clock:
-        tick()
-    run.open()
-    notes.before()
-    if not by_clock:
-        emit(run.closed)
-    notes.after(None, None, None)
-
-
-@contextmanager
-def _said_if_not_written(run: CountRun, *, to_file: bool) -> Iterator[None]:
-    """Say what was spent, and how to read it again, if a result cannot be written."""
-    try:
-        yield
-    except NotWritten as error:
-        released = run.published - run.seen
-        store, name = run.options.store, run.options.name
-        if store is not None:
-            raise Spent(
-                f"{error}. {number(released, 'step')} {'was' if released == 1 else 'were'} released before that and"
-                f" {'is' if released == 1 else 'are'} kept in {store}: read them again with dpstream store releases"
-                f" {shlex.quote(str(store))} {shlex.quote(name)}, or run the same command again"
-            ) from None
-        if to_file:
-            raise InvalidArgument(error.where, None, f"a file that can be written ({error.reason})") from None
-        raise Spent(
-            f"{error}. {number(released, 'step')} {'was' if released == 1 else 'were'} released and the budget is"
-            " spent; without --store nothing can be read again: treat what was written as published"
-        ) from None
-
-
-@contextmanager
-def _said_on_interrupt(run: CountRun) -> Iterator[None]:
-    """Say on Ctrl-C what is safe, and how to go on."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted(_how_to_go_on(run)) from None
-
-
-def _how_to_go_on(run: CountRun) -> str:
-    released = run.published - run.seen
-    store, tally = run.options.store, run.tally
-    if not released:
-        return "Nothing was released and no budget is spent: run the same command again."
-    were = "was" if released == 1 else "were"
-    if store is None:
-        return f"{number(released, 'step')} {were} released, without a --store to go on from."
-    safe = f"{number(run.published, 'step')} {'is' if run.published == 1 else 'are'} safe in {store}."
-    if isinstance(tally, TimeTally) and tally.calendar is not None and tally.steps > run.published:
-        begin = tally.calendar.begin(run.published)
-        return f"{safe} Run the same command again, with all rows or with those from {begin} on, to go on."
-    return f"{safe} Run the same command again to go on."

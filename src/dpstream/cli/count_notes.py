@@ -10,7 +10,7 @@ from rich.text import Text
 
 from dpstream.budget import zcdp
 from dpstream.cli.budget_options import budget_in_words
-from dpstream.cli.printed import number
+from dpstream.cli.output import number
 from dpstream.events.counting import CountRun
 from dpstream.events.tally import TimeTally
 from dpstream.release.counter import Counter

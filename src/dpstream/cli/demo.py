@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,10 @@ from rich.table import Table
 
 from dpstream.errors import InvalidArgument
 
-FIRST_DAY = "2025-01-01"
+FIRST_DAY, LAST_DAY = "2025-01-01", "2025-12-31"
 DAYS = 365
+#: "Try next" counts so many visits of one patient: a limit that leaves out few of them.
+MOST_VISITS = 30
 #: Visits by day of the week, from Monday; wards and how they share the visits; the hours when people come.
 WEEK = (1.25, 1.1, 1.05, 1.05, 1.1, 0.8, 0.65)
 WARDS = {"emergency": 0.45, "maternity": 0.1, "outpatient": 0.35, "surgery": 0.1}
@@ -31,7 +34,7 @@ SHOWN = 10
 def demo(
     folder: Annotated[Path, typer.Option(help="Where the files go.")] = Path("dpstream-demo"),
 ) -> None:
-    """Make a year of visits to a clinic and publish their running count, with nobody exposed.
+    """Make up a year of visits to a clinic and publish their running total.
 
     Example: dpstream demo
     """
@@ -44,12 +47,12 @@ def demo(
     except OSError as error:
         raise InvalidArgument("--folder", str(folder), f"a folder that can be written ({error.strerror})") from None
     console = Console(highlight=False)
-    console.rule("[bold]A clinic publishes its running count of visits, every day")
+    console.rule("[bold]A clinic publishes its running total of visits, every day")
     console.print(
         f"{visits.height:,} visits of {visits['patient'].n_unique():,} patients, made up: {folder}/visits.csv"
     )
     totals, plot = folder / "totals.csv", folder / "totals.svg"
-    count = ["count", f"{folder}/visits.csv", "--time", "when", "--every", "1d", "--from", FIRST_DAY]
+    count = ["count", f"{folder}/visits.csv", "--time", "when", "--from", FIRST_DAY, "--through", LAST_DAY]
     count += ["--epsilon", "1", "--delta", "1e-6", "--horizon", str(DAYS), "--output", str(totals)]
     drawn = importlib.util.find_spec("matplotlib") is not None
     _run(console, [*count, "--plot", str(plot)] if drawn else count)
@@ -58,13 +61,36 @@ def demo(
     console.rule("[bold]Look at")
     console.print(f"  {totals}" + (f"\n  {plot}" if drawn else "  (a picture, too: pip install 'dpstream[plot]')"))
     console.rule("[bold]Try next")
-    by = f"--by ward --values {','.join(WARDS)} --user patient --max-contributions 3 --store {folder}/visits.db"
-    console.print(
-        f"  dpstream count {folder}/visits.csv --time when --epsilon 1 --delta 1e-6 --horizon {DAYS} {by}",
-        f"  dpstream store verify {folder}/visits.db",
-        sep="\n",
-        soft_wrap=True,
-    )
+    for line in _try_next(folder, visits):
+        console.print(line, soft_wrap=True)
+
+
+def _try_next(folder: Path, visits: pl.DataFrame) -> list[str]:
+    """Commands that can be pasted where the demo was run, and what they leave out."""
+    program = _program()
+    log, store = shlex.quote(f"{folder}/visits.csv"), shlex.quote(f"{folder}/visits.db")
+    a_year = f"--time when --from {FIRST_DAY} --until {LAST_DAY} --epsilon 1 --delta 1e-6"
+    by_ward = f"{program} count {log} {a_year} --by ward --values {','.join(WARDS)} --store {store}"
+    people = f"--user patient --max-contributions {MOST_VISITS} --name patients --store {store}"
+    a_patient = visits.group_by("patient").len()["len"]
+    left_out = 1 - a_patient.clip(upper_bound=MOST_VISITS).sum() / visits.height
+    return [
+        f"  {by_ward}",
+        f"  {program} count {log} {a_year} {people}",
+        f"  {program} store verify {store}",
+        f"(The second protects patients instead of single visits: {MOST_VISITS} visits of each are counted, so its"
+        f" totals are {100 * left_out:.0f} % too low here, and its noise is {MOST_VISITS} times as large.)",
+    ]
+
+
+def _program() -> str:
+    """How this program is called from here."""
+    beside = Path(sys.executable).with_name("dpstream")
+    if not beside.exists():
+        return f"{shlex.quote(sys.executable)} -m dpstream"
+    if shutil.which("dpstream") and Path(shutil.which("dpstream") or "").samefile(beside):
+        return "dpstream"
+    return shlex.quote(str(beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside))
 
 
 def make_visits() -> pl.DataFrame:
@@ -91,7 +117,7 @@ def make_visits() -> pl.DataFrame:
 
 
 def _run(console: Console, arguments: list[str]) -> None:
-    console.print(f"\n[bold]$ dpstream {shlex.join(arguments)}", soft_wrap=True)
+    console.print(f"\n[bold]$ {_program()} {shlex.join(arguments)}", soft_wrap=True)
     sys.stdout.flush()
     # In a process of its own, as from a shell: what is shown is what a user sees.
     subprocess.run([sys.executable, "-m", "dpstream", *arguments], check=True)  # noqa: S603

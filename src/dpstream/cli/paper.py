@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dpstream.cli.group import Interrupted
+from dpstream.cli.app import Interrupted
 from dpstream.paper.content import VERDICTS, Outcome
 from dpstream.paper.run import make_report
 

@@ -12,12 +12,17 @@ from rich.table import Table
 from dpstream.arguments import check_whole
 from dpstream.budget import Budget, noise_scale
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
-from dpstream.cli.picture import Plot, check_picture, save_picture
-from dpstream.cli.plan_picture import error_over_budget, error_over_steps
-from dpstream.cli.printed import narrow_table, say, show_table
+from dpstream.cli.output import narrow_table, say, show_table
+from dpstream.cli.pictures import Plot, check_picture, error_over_budget, error_over_steps, save_picture
 from dpstream.errors import BudgetError, InvalidArgument
 from dpstream.release.interval import check_confidence, rounded_variance
-from dpstream.release.least_budget import budget_kind, largest_error, least_budget, widest_noise
+from dpstream.release.least_budget import (
+    budget_kind,
+    largest_error,
+    least_budget,
+    mean_rounded_variance,
+    widest_noise,
+)
 from dpstream.release.plan import UNBOUNDED_STEPS, Objective, Plan, _size, _time, _title
 from dpstream.release.plan import plan as ranked
 from dpstream.store.composition import budget_as_json
@@ -145,8 +150,7 @@ def _rows(found: Plan, measured: dict[str, Any]) -> list[tuple[str, int, float, 
     for row in found.rows:
         one = row.mechanism
         scale = noise_scale(one, found.budget, per_person=bound)
-        # The plan's own figures are for a bound of 1, rounding included.
-        mean = (bound**2 * (row.mean_stddev**2 - 1 / 12) + 1 / 12) ** 0.5
+        mean = mean_rounded_variance(one, scale, steps) ** 0.5
         largest = rounded_variance(widest_noise(one, scale, steps)) ** 0.5
         rows.append((_title(one), largest_error(one, found.budget, bound, steps, confidence), largest, mean))
     return rows

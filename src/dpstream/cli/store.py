@@ -16,11 +16,9 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.text import Text
 
+from dpstream.cli.app import BAD_INPUT, FOUND_WRONG
 from dpstream.cli.budget_options import budget_in_words
-from dpstream.cli.group import BAD_INPUT, FOUND_WRONG
-from dpstream.cli.output_files import check_output, write_rows
-from dpstream.cli.printed import narrow_table, progress_bar, say, show_table
-from dpstream.cli.release_files import frame_of
+from dpstream.cli.output import check_output, frame_of, narrow_table, progress_bar, say, show_table, write_rows
 from dpstream.cli.targets import opened
 from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
 from dpstream.store import Store

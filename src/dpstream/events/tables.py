@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -116,7 +114,9 @@ def tables(
             stream = stack.enter_context(_open(source, idle))
             name = "standard input" if source == STDIN else source
             if kind == "parquet":
-                yield from _parquet(_on_disk(stream, source, stack), name, columns, so_far)
+                # Its end says what is in it: a pipe is kept, in memory, so that nothing is written in the clear.
+                content = io.BytesIO(stream.read()) if source == STDIN else source
+                yield from _parquet(content, name, columns, so_far)
             else:
                 pieces = chunks(
                     stream,
@@ -159,6 +159,7 @@ def _records(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iter
         if not names:
             names = _names(chunk, options)
             _check_columns(name, columns, names)
+            _check_once(name, columns, chunk.repeated_names())
         if chunk.text == chunk.header:
             continue
         uneven = chunk.uneven(len(names))
@@ -184,6 +185,7 @@ def _lines(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iterat
     empty = True
     for chunk in pieces:
         frame = _parsed(chunk, pl.read_ndjson, schema=dict.fromkeys(columns, pl.String) or None)
+        _check_keys_once(chunk, frame.height, columns)
         if empty:
             _check_columns(name, columns, _keys(chunk, frame, columns))
         empty = False
@@ -201,7 +203,10 @@ def _parsed(chunk: Chunk, parse: Callable[..., pl.DataFrame], **options: object)
 
 def _keys(chunk: Chunk, frame: pl.DataFrame, columns: Sequence[str]) -> list[str]:
     """The names that a JSON lines file uses: those of its first line, and those found further down."""
-    first = json.loads(chunk.data.lstrip().split(b"\n", 1)[0])
+    try:
+        first = json.loads(chunk.data.lstrip().split(b"\n", 1)[0])
+    except (ValueError, RecursionError):
+        first = {}
     return [*first, *(column for column in columns if frame[column].null_count() < frame.height)]
 
 
@@ -212,29 +217,21 @@ def _bad_json(chunk: Chunk) -> SourceDamaged | None:
         try:
             if line.strip() and not isinstance(json.loads(line), dict):
                 raise ValueError("not a JSON object")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return SourceDamaged(where=f"{chunk.source}, line {number}", what=f"not a line of JSON ({error})")
     return None
 
 
-def _on_disk(stream: BinaryIO, source: str, stack: ExitStack) -> str:
-    """Where a Parquet file is: its end says what is in it, so that a pipe must be kept first."""
-    if source != STDIN:
-        return source
-    path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "standard-input.parquet"
-    with path.open("wb") as kept:
-        shutil.copyfileobj(stream, kept)
-    return str(path)
-
-
-def _parquet(path: str, name: str, columns: Sequence[str], report: Callable[[int], object]) -> Iterator[Table]:
-    size = Path(path).stat().st_size
+def _parquet(
+    content: str | io.BytesIO, name: str, columns: Sequence[str], report: Callable[[int], object]
+) -> Iterator[Table]:
+    size = Path(content).stat().st_size if isinstance(content, str) else content.getbuffer().nbytes
     if size == 0:
         raise SourceMissing(source=name, reason="is empty")
     try:
-        schema = pl.read_parquet_schema(path)
+        schema = pl.read_parquet_schema(content)
         _check_columns(name, columns, list(schema))
-        lazy = pl.scan_parquet(path)
+        lazy = pl.scan_parquet(content)
         total = lazy.select(pl.len()).collect().item()
         first = 0
         batches = lazy.select(list(columns) or list(schema)[:1]).collect_batches(chunk_size=PARQUET_ROWS)
@@ -244,6 +241,38 @@ def _parquet(path: str, name: str, columns: Sequence[str], report: Callable[[int
             report(size * first // max(total, 1))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise SourceDamaged(where=name, what=f"not a Parquet file ({str(error).splitlines()[0]})") from None
+
+
+def _check_once(name: str, columns: Sequence[str], repeated: Sequence[str]) -> None:
+    for column in columns:
+        if column in repeated:
+            raise SourceDamaged(where=name, what=f"the header names the column {column!r} more than once")
+
+
+def _check_keys_once(chunk: Chunk, rows: int, columns: Sequence[str]) -> None:
+    """Refuse lines that give one of these columns twice: which of the two is meant cannot be known."""
+    text = chunk.text
+    # A look at the bytes, no parsing: as many keys as rows, and none that is spelled in another way.
+    if b"\\u" not in text and all(text.count(json.dumps(column).encode()) <= rows for column in columns):
+        return
+
+    def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        twice = next((column for column in columns if keys.count(column) > 1), None)
+        if twice is not None:
+            raise KeyError(twice)
+        return dict(pairs)
+
+    for number, line in enumerate(chunk.data.split(b"\n"), start=chunk.first_line):
+        if line.strip():
+            try:
+                json.loads(line, object_pairs_hook=keys_once)
+            except KeyError as error:
+                raise SourceDamaged(
+                    where=f"{chunk.source}, line {number}", what=f"gives {error.args[0]!r} more than once"
+                ) from None
+            except (ValueError, RecursionError):
+                continue
 
 
 def _check_columns(name: str, columns: Sequence[str], present: list[str]) -> None:

@@ -9,6 +9,7 @@ import io
 import itertools
 import os
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -87,6 +88,8 @@ class Chunk:
         except UnicodeDecodeError as error:
             line = before + text.count(b"\n", 0, error.start)
             return self._damaged(line, f"not UTF-8: byte {text[error.start]:#04x}; convert it first")
+        if b"\0" in text:
+            return self._damaged(before + text.count(b"\n", 0, text.find(b"\0")), "a NUL byte: this is not text")
         if not self.header:
             return None
         if b"\r" in self.header.rstrip(b"\r\n") and b'"' not in self.header:
@@ -102,15 +105,20 @@ class Chunk:
 
     def _ragged(self, text: str, before: int) -> SourceDamaged | None:
         records = self._records(text)
-        width = len(next(records))
         try:
+            width = len(next(records))
             for record in records:
                 if len(record) != width:
                     what = f"{len(record)} fields, but the header names {width}" if record else "an empty line"
                     return self._damaged(before + records.line_num - 1, what)
-        except csv.Error:
-            pass
+        except csv.Error as error:
+            return self._damaged(before + records.line_num - 1, f"not a CSV record ({error})")
         return None
+
+    def repeated_names(self) -> list[str]:
+        """The columns that the header names more than once."""
+        found = Counter(next(self._records(self.header.decode("utf-8", "replace")), []))
+        return [name for name, times in found.items() if times > 1]
 
     def _records(self, text: str) -> Any:
         return csv.reader(io.StringIO(text, newline=""), delimiter=self.separator)

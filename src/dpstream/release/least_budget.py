@@ -5,16 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from dpstream.arguments import check_whole
 from dpstream.budget import Budget, approx_dp, noise_scale, pure_dp, zcdp
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
-from dpstream.release.interval import GaussianNoise, RealNoise, check_confidence, half_width, laplace_noise
+from dpstream.release.interval import (
+    GaussianNoise,
+    RealNoise,
+    check_confidence,
+    half_width,
+    laplace_noise,
+    noise_at,
+    rounded_variance,
+)
 
-__all__ = ["BudgetKind", "budget_kind", "largest_error", "least_budget", "widest_noise"]
+__all__ = ["BudgetKind", "budget_kind", "largest_error", "least_budget", "mean_rounded_variance", "widest_noise"]
 
 #: Budgets are stated with so many digits, rounded up.
 DIGITS = 5
+#: Above this standard deviation rounding adds 1/12 to the variance, to all digits that are shown.
+WIDE = 4.0
+#: So many different laws of noise are worked out one by one; for more, those between are interpolated.
+MOST_LAWS = 2000
 #: Nobody means a budget outside of these.
 LEAST, MOST = 2.0**-60, 2.0**60
 
@@ -39,6 +53,25 @@ def widest_noise(mechanism: Mechanism, scale: float, steps: int) -> RealNoise:
     if mechanism.noise == "gaussian":
         return GaussianNoise(scale * math.sqrt(mechanism.max_squared_row_norm(steps)))
     return laplace_noise(mechanism.widest_row_weights(steps), scale)
+
+
+def mean_rounded_variance(mechanism: Mechanism, scale: float, steps: int) -> float:
+    """Return the mean, over the first `steps` releases, of the variance of the noise as it is released, rounded.
+
+    Rounding adds 1/12 to wide noise, and less to noise that is mostly rounded to 0.
+    """
+    norms = mechanism.squared_row_norms(steps)
+    unit = scale**2 * (2.0 if mechanism.noise == "laplace" else 1.0)
+    if unit * float(norms.min()) > WIDE**2:
+        return unit * float(norms.mean()) + 1 / 12
+    several, first, counts = np.unique(norms, return_index=True, return_counts=True)
+    if several.size <= MOST_LAWS or mechanism.noise == "laplace":
+        found = [rounded_variance(noise_at(mechanism, scale, int(t) + 1)) for t in first]
+        return float(np.dot(found, counts) / steps)
+    sigmas = scale * np.sqrt(several)
+    grid = np.geomspace(sigmas[0], sigmas[-1], MOST_LAWS)
+    between = np.interp(sigmas, grid, [rounded_variance(GaussianNoise(float(sigma))) for sigma in grid])
+    return float(np.dot(between, counts) / steps)
 
 
 def largest_error(mechanism: Mechanism, budget: Budget, bound: float, steps: int, confidence: float) -> int:

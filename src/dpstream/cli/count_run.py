@@ -1,0 +1,367 @@
+"""What `dpstream count` does with its options: check them, read, release, write, and say so."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+import polars as pl
+from rich.console import Console
+
+from dpstream.arguments import check_whole
+from dpstream.cli.app import Interrupted, Spent, closed_streams
+from dpstream.cli.budget_options import budget_in_words, budget_of
+from dpstream.cli.count_notes import Notes
+from dpstream.cli.output import (
+    Form,
+    check_apart,
+    check_output,
+    form_of,
+    number,
+    print_rows,
+    reading_progress,
+    write_rows,
+)
+from dpstream.cli.pictures import check_picture, draw_into, draw_releases
+from dpstream.cli.targets import NotWritten, Target, opened
+from dpstream.errors import InvalidArgument, SourceMissing
+from dpstream.events.counting import MOST_PER_ROW, CountOptions, CountRun
+from dpstream.events.last_step import steps_ended
+from dpstream.events.measure import Measure
+from dpstream.events.tables import STDIN, tables
+from dpstream.events.tally import Order, RowTally, TimeTally
+from dpstream.mechanisms.catalogue import mechanism_named
+from dpstream.release.interval import check_confidence
+from dpstream.release.terms import check_neighbours
+
+__all__ = ["CountCommand"]
+
+#: A terminal shows this many of the last releases.
+SHOWN = 12
+
+
+@dataclass(frozen=True)
+class CountCommand:
+    """The options of `dpstream count`, as they were given; `count.py` describes them."""
+
+    files: list[str] | None
+    value: str | None
+    bound: int | None
+    by: str | None
+    categories: str | None
+    values_file: Path | None
+    undeclared: str
+    file_format: str | None
+    time: str | None
+    every: str | None
+    time_format: str | None
+    time_zone: str | None
+    start: str | None
+    through: str | None
+    any_order: bool
+    horizon: int | None
+    until: str | None
+    unbounded: bool
+    mechanism: str
+    confidence: float
+    rho: float | None
+    epsilon: float | None
+    delta: float | None
+    user: str | None
+    fold_case: bool
+    max_contributions: int | None
+    report_dropped: float | None
+    neighbours: str
+    output: Path | None
+    form: str | None
+    as_json: bool
+    plot: Path | None
+    compare_with_truth: bool
+    store: Path | None
+    name: str
+    follow: bool
+    quiet: bool
+    verbose: bool
+
+    def run(self) -> None:
+        """Do what the options ask for."""
+        self._check()
+        options = self._options()
+        shape = form_of(self.form, as_json=self.as_json)
+        if self.output is not None:
+            shape = check_output(self.output)
+        check_picture(self.plot)
+        sources = self.files or [STDIN]
+        check_apart({"--output": self.output, "--plot": self.plot, "--store": self.store}, sources)
+        self._check_streams(sources)
+        with ExitStack() as stack:
+            run = CountRun(options)
+            stack.callback(run.close)
+            notes = Notes(run, quiet=self.quiet, verbose=self.verbose)
+            stack.enter_context(_said_on_interrupt(run))
+            if self.follow:
+                _follow(run, notes, shape, self.file_format)
+                return
+            # Before anything is spent: a target that cannot be written refuses the run.
+            target = stack.enter_context(opened("--output", self.output))
+            picture = stack.enter_context(opened("--plot", self.plot))
+            _read(run, sources, self.file_format, quiet=self.quiet)
+            run.open()
+            notes.before()
+            kept: list[pl.DataFrame] = []
+            frames = _keeping(run.frames(run.closed), kept, everything=picture is not None)
+            with _said_if_not_written(run, to_file=target is not None):
+                self._write(run, frames, kept, shape, target)
+            if picture is not None:
+                with _said_if_not_written(run, to_file=False):
+                    _draw(run, pl.concat(kept), picture, notes, with_truth=self.compare_with_truth)
+            notes.after(self.report_dropped, self.output, self.plot)
+
+    def _check(self) -> None:
+        """Refuse options that do not go together."""
+        if self.value is not None and self.bound is None:
+            raise InvalidArgument("--bound", None, "given with --value: the largest size of a value")
+        if (self.user is None) != (self.max_contributions is None):
+            missing = "--user" if self.user is None else "--max-contributions"
+            raise InvalidArgument(missing, None, "given: --user and --max-contributions go together")
+        if self.follow and (self.output or self.plot or self.any_order or self.files not in (None, [STDIN])):
+            raise InvalidArgument(
+                "--follow", True, "for standard input and output: no files, --output, --plot or --any-order"
+            )
+        if self.report_dropped is not None and (self.user is None or self.store is not None):
+            raise InvalidArgument("--report-dropped", self.report_dropped, "used with --user and without --store")
+        if self.follow and self.form not in (None, "csv", "jsonl"):
+            raise InvalidArgument("--as", self.form, "csv or jsonl with --follow")
+        if self.undeclared not in ("refuse", "other"):
+            raise InvalidArgument("--undeclared", self.undeclared, "refuse or other")
+        if (self.bound or 1) > MOST_PER_ROW:
+            raise InvalidArgument("--bound", self.bound, f"at most {MOST_PER_ROW:,}")
+        for argument in ("time", "by", "categories", "user", "value", "name", "store"):
+            given = getattr(self, argument)
+            try:
+                str(given).encode("utf-8")
+            except UnicodeEncodeError:
+                raise InvalidArgument(argument, str(given), "UTF-8 text") from None
+
+    def _check_streams(self, sources: list[str]) -> None:
+        """Refuse to read or write standard streams that are closed, or to wait for somebody to type a log."""
+        if STDIN in sources and 0 in closed_streams:
+            raise SourceMissing(source="standard input", reason="is closed")
+        if self.output is None and 1 in closed_streams:
+            raise InvalidArgument("standard output", None, "open, or --output given")
+        if sources == [STDIN] and sys.stdin.isatty() and not self.follow:
+            raise InvalidArgument(
+                "FILES", None, "a file of events, or events on standard input; see dpstream count --help"
+            )
+
+    def _options(self) -> CountOptions:
+        side = check_neighbours(self.neighbours)
+        bound = check_whole("--bound", 1 if self.bound is None else self.bound)
+        by_clock = self.through in ("now", "yesterday")
+        follow: Order = "open" if by_clock else "late"
+        return CountOptions(
+            measure=Measure(
+                value=self.value,
+                bound=bound,
+                least=0 if self.value is None or side == "replace" else -bound,
+                by=self.by,
+                categories=_categories(self.categories, self.values_file),
+                undeclared=cast(Literal["refuse", "other"], self.undeclared),
+            ),
+            budget=budget_of(self.rho, self.epsilon, self.delta),
+            time=self.time,
+            every=self.every or "1d",
+            time_format=self.time_format,
+            time_zone=self.time_zone,
+            start=self.start,
+            through=self.through,
+            horizon=None if self.horizon is None else check_whole("--horizon", self.horizon),
+            until=self.until,
+            order=follow if self.follow else "any" if self.any_order else "sorted",
+            user=self.user,
+            max_contributions=check_whole("--max-contributions", self.max_contributions) if self.user else 1,
+            fold_case=self.fold_case,
+            mechanism="auto" if self.mechanism == "auto" else partial(mechanism_named, self.mechanism),
+            neighbours=side,
+            confidence=check_confidence(self.confidence),
+            store=self.store,
+            name=self.name,
+        )
+
+    def _write(
+        self,
+        run: CountRun,
+        frames: Iterator[pl.DataFrame],
+        kept: list[pl.DataFrame],
+        shape: Form,
+        target: Target | None,
+    ) -> None:
+        """Release the steps and write them to the file or to standard output; on a terminal, show the last."""
+        if target is None and shape == "table":
+            for _ in frames:
+                pass
+            _print_last(run, kept, Console())
+            return
+        write_rows(frames, shape, target)
+        if target is not None:
+            target.finish()
+            if sys.stdout.isatty() and not self.quiet:
+                _print_last(run, kept, Console())
+
+
+def _categories(values: str | None, values_file: Path | None) -> tuple[str, ...]:
+    if values is not None and values_file is not None:
+        raise InvalidArgument("--values", values, "given once: as --values or as --values-file")
+    if values_file is not None:
+        try:
+            return tuple(line.strip() for line in values_file.read_text(encoding="utf-8").splitlines() if line.strip())
+        except (OSError, ValueError) as error:
+            raise InvalidArgument("--values-file", str(values_file), f"a file of UTF-8 text ({error})") from None
+    return tuple(part.strip() for part in values.split(",") if part.strip()) if values else ()
+
+
+def _read(run: CountRun, sources: list[str], file_format: str | None, *, quiet: bool) -> None:
+    tally = run.tally
+    with reading_progress(sources, quiet=quiet) as show:
+        done = 0
+
+        def report(count: int) -> None:
+            nonlocal done
+            done = count
+
+        for table in tables(sources, tally.columns, file_format=file_format, report=report):
+            tally.take(table)
+            show(done, tally.rows)
+
+
+def _keeping(frames: Iterator[pl.DataFrame], kept: list[pl.DataFrame], *, everything: bool) -> Iterator[pl.DataFrame]:
+    """Pass tables on, and keep all of them or the last."""
+    for frame in frames:
+        if not everything:
+            kept[:-1] = []
+        kept.append(frame)
+        yield frame
+
+
+def _print_last(run: CountRun, kept: list[pl.DataFrame], console: Console) -> None:
+    if not run.published:
+        console.print("No step has ended yet: nothing was released.")
+        return
+    frame = pl.concat(kept[-2:])
+    total = run.published
+    shown = frame.tail(SHOWN * max(len(run.options.measure.names), 1))
+    steps = shown["step"].n_unique()
+    title = f"The last {steps} of {total:,} releases" if steps < total else number(total, "release")
+    print_rows(shown, title, console)
+
+
+def _draw(run: CountRun, frame: pl.DataFrame, plot: Target, notes: Notes, *, with_truth: bool) -> None:
+    options = run.options
+    title = f"Running total, {budget_in_words(options.budget)}"
+    truth = None
+    if with_truth:
+        notes.warn("the picture shows the true totals (--compare-with-truth): it must not be published.")
+        inputs = run.tally.inputs(0, run.published)
+        if run.seen and run.store is not None:
+            earlier = run.store.recorded_inputs(options.name, 1, run.seen)
+            inputs = np.concatenate([earlier, inputs[run.seen :]])
+        sums = np.cumsum(inputs, axis=0)
+        names = options.measure.names
+        truth = {name: sums[:, i] for i, name in enumerate(names)} if names else {"": sums}
+    draw_into(plot, draw_releases(frame, title, options.confidence, truth), title)
+
+
+def _follow(run: CountRun, notes: Notes, form: str, file_format: str | None) -> None:
+    """Release each step as soon as a row of a later one arrives or, by the clock, when it has ended."""
+    shape: Literal["csv", "jsonl"] = "jsonl" if form == "jsonl" else "csv"  # a table would never be complete
+    tally = run.tally
+    by_clock = run.options.order == "open"
+    header = True
+
+    def emit(closed: int) -> None:
+        nonlocal header
+        if closed <= run.published:
+            return
+        run.open()
+        notes.before()
+        with _said_if_not_written(run, to_file=False):
+            for values in run.release(closed):
+                first = run.published - len(values)
+                write_rows([run.rows(first, values)], shape, None, header=header)
+                header = False
+
+    def tick() -> float | None:
+        """Release what has ended by now, while nothing is waiting to be read; look again within a second."""
+        if isinstance(tally, TimeTally) and tally.calendar is not None:
+            ended = steps_ended(tally.calendar, tally.horizon, midnight=run.options.through == "yesterday")
+            tally.close(ended)
+            emit(max(ended, run.seen))
+        return 1.0
+
+    idle = tick if by_clock else None
+    for table in tables([STDIN], tally.columns, file_format=file_format, at_once=True, idle=idle):
+        tally.take(table)
+        if isinstance(tally, RowTally):
+            emit(tally.steps)
+        elif run.options.order == "late" and tally.data_steps:
+            emit(min(tally.data_steps - 1, tally.steps))
+    if by_clock:
+        tick()
+    run.open()
+    notes.before()
+    if not by_clock:
+        emit(run.closed)
+    notes.after(None, None, None)
+
+
+@contextmanager
+def _said_if_not_written(run: CountRun, *, to_file: bool) -> Iterator[None]:
+    """Say what was spent, and how to read it again, if a result cannot be written."""
+    try:
+        yield
+    except NotWritten as error:
+        released = run.published - run.seen
+        store, name = run.options.store, run.options.name
+        if store is not None:
+            raise Spent(
+                f"{error}. {number(released, 'step')} {'was' if released == 1 else 'were'} released before that and"
+                f" {'is' if released == 1 else 'are'} kept in {store}: read them again with dpstream store releases"
+                f" {shlex.quote(str(store))} {shlex.quote(name)}, or run the same command again"
+            ) from None
+        if to_file:
+            raise InvalidArgument(error.where, None, f"a file that can be written ({error.reason})") from None
+        raise Spent(
+            f"{error}. {number(released, 'step')} {'was' if released == 1 else 'were'} released and the budget is"
+            " spent; without --store nothing can be read again: treat what was written as published"
+        ) from None
+
+
+@contextmanager
+def _said_on_interrupt(run: CountRun) -> Iterator[None]:
+    """Say on Ctrl-C what is safe, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(_how_to_go_on(run)) from None
+
+
+def _how_to_go_on(run: CountRun) -> str:
+    released = run.published - run.seen
+    store, tally = run.options.store, run.tally
+    if not released:
+        return "Nothing was released and no budget is spent: run the same command again."
+    were = "was" if released == 1 else "were"
+    if store is None:
+        return f"{number(released, 'step')} {were} released, without a --store to go on from."
+    safe = f"{number(run.published, 'step')} {'is' if run.published == 1 else 'are'} safe in {store}."
+    if isinstance(tally, TimeTally) and tally.calendar is not None and tally.steps > run.published:
+        begin = tally.calendar.begin(run.published)
+        return f"{safe} Run the same command again, with all rows or with those from {begin} on, to go on."
+    return f"{safe} Run the same command again to go on."
