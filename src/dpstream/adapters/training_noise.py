@@ -21,6 +21,7 @@ from dpstream.adapters.run_key import RunKey
 from dpstream.adapters.training_settings import TrainingSettings
 from dpstream.errors import HorizonExceeded, InvalidArgument, StateError
 from dpstream.noise import NoiseStream
+from dpstream.noise.draws import NARROW
 from dpstream.noise.keystream import derive_key
 
 __all__ = ["Part", "TrainingNoise", "Which"]
@@ -243,7 +244,11 @@ class TrainingNoise:
 
 
 class _PartNoise:
-    """The noise of one parameter's coordinates low..high."""
+    """The noise of one parameter's coordinates low..high.
+
+    A stream starts at a multiple of 64, and a parameter of fewer than 64 coordinates is made as a whole: up to 63
+    values before the first one asked for are made and left out.
+    """
 
     def __init__(
         self, name: str, part: Part, settings: TrainingSettings, key: bytes, which: Which, threads: int | None
@@ -251,20 +256,25 @@ class _PartNoise:
         self._arguments = (name, part, settings, key, which, threads)
         self.size = part.end - part.low
         self._which = which
-        self._key = derive_key(key, purpose="training parameter", configuration={"name": name, "which": which})
-        self._stream: NoiseStream | None = None
-        if self.size:
-            self._stream = NoiseStream(
-                settings.mechanism, settings.scale, part.coordinates, dtype=part.dtype, key=self._key, threads=threads
-            )
-        self._skip = part.low
-        self._whole = part.coordinates == self.size
+        first = 0 if part.coordinates < NARROW else part.low // NARROW * NARROW
+        self._skip = part.low - first
+        whole = part.coordinates < NARROW or (first, part.end) == (0, part.coordinates)
+        self._settings: dict[str, Any] = {
+            "mechanism": settings.mechanism,
+            "scale": settings.scale,
+            "shape": part.coordinates,
+            "dtype": part.dtype,
+            "key": derive_key(key, purpose="training parameter", configuration={"name": name, "which": which}),
+            "threads": threads,
+            "part": None if whole else (first, part.end),
+        }
+        self._stream = NoiseStream(**self._settings) if self.size else None
 
     def write(self, out: NDArray[Any]) -> None:
         """Write the noise of the next step to `out`."""
         assert self._stream is not None  # noqa: S101
         make = self._stream.increment if self._which == "increments" else self._stream.step
-        if self._whole:
+        if self._stream.shape == out.shape:
             make(out)
         else:
             out[...] = make()[self._skip : self._skip + self.size]
@@ -275,27 +285,19 @@ class _PartNoise:
             self._stream.step()
 
     def state(self) -> bytes:
+        """Return where the stream stands, sealed."""
         assert self._stream is not None  # noqa: S101
         return self._stream.state()
 
     def at(self, t: int, saved: bytes | None) -> _PartNoise:
-        """A copy of this after step t; from its saved state, or, if it was cut otherwise then, by making t steps."""
+        """Return a copy that stands after step t: from its saved state, or, if it was cut otherwise, by seeking."""
         copy = _PartNoise(*self._arguments)
         if copy._stream is None:
             return copy
         if saved is None:
             copy._stream.seek(t)
             return copy
-        _, part, settings, _, _, threads = self._arguments
-        copy._stream = NoiseStream.from_state(
-            saved,
-            settings.mechanism,
-            settings.scale,
-            part.coordinates,
-            dtype=part.dtype,
-            key=self._key,
-            threads=threads,
-        )
+        copy._stream = NoiseStream.from_state(saved, **self._settings)
         if copy._stream.t != t:
             raise StateError(
                 f"this training state is damaged: it stands after step {t}, its noise after {copy._stream.t}"

@@ -64,6 +64,9 @@ class Draws:
         Replace the few draws that the kernel cannot vouch for by correctly rounded ones (exact lane).
     offset
         Added to every step number: draws of an inner stream that starts later (`Unbounded`).
+    part
+        The coordinates (low, high) of a wide stream that are made here, `low` a multiple of 64; None: all of them.
+        `coordinates` is their number from then on, and coordinate 0 is the first of them.
     """
 
     def __init__(
@@ -75,10 +78,13 @@ class Draws:
         *,
         exact: bool = False,
         offset: int = 0,
+        part: tuple[int, int] | None = None,
     ) -> None:
         self.keystream = keystream
         self.law = law
-        self.coordinates = coordinates
+        self._whole, self._part = coordinates, part
+        low, high = (0, coordinates) if part is None else part
+        self.coordinates, self._base = high - low, low
         self.narrow = coordinates < NARROW
         self.dtype = np.dtype(np.float64) if self.narrow else np.dtype(dtype)
         if law == "laplace" and self.dtype != np.float64:
@@ -101,9 +107,14 @@ class Draws:
 
     def shifted(self, steps: int) -> Draws:
         """The same draws, counted from step `steps` on."""
+        offset = self.offset + steps
         return Draws(
-            self.keystream, self.law, self.coordinates, self.dtype, exact=self.exact, offset=self.offset + steps
+            self.keystream, self.law, self._whole, self.dtype, exact=self.exact, offset=offset, part=self._part
         )
+
+    def _number(self, step: int, coordinate: int = 0) -> int:
+        """The number of a draw within its slot; see the module's text."""
+        return (self.offset + step - 1) * self.stride + self._base + coordinate
 
     def words(self, step: int, slot: int, low: int, high: int, out: NDArray[np.uint8]) -> NDArray[Any]:
         """The keystream of coordinates low..high of a wide step; `low` starts a tile. Written to the front of `out`.
@@ -111,7 +122,7 @@ class Draws:
         In the float lane, if one of them needs more bits than its word has, the draws themselves, whole tiles of them:
         the fused loops of the kernel take either.
         """
-        first = ((self.offset + step - 1) * self.stride + low) // self.tile
+        first = self._number(step, low) // self.tile
         words = out[: -(-(high - low) // self.tile) * TILE_BYTES]
         self.keystream.fill(words, slot=slot, block=first * BLOCKS_PER_TILE)
         if not self.exact and self._flag_tails(words):
@@ -128,12 +139,12 @@ class Draws:
         again.
         """
         if self.narrow:
-            start = (self.offset + first - 1) * self.stride
+            start = self._number(first)
             flat = self._range(start, start + count * self.stride, slot, room)
             return flat.reshape(count, self.coordinates)
         rows = np.empty((count, self.coordinates), dtype=self.dtype)
         for i in range(count):
-            start = (self.offset + first - 1 + i) * self.stride
+            start = self._number(first + i)
             rows[i] = self._range(start, start + self.coordinates, slot)
         return rows
 
@@ -143,7 +154,7 @@ class Draws:
             return self.rows(first, count, slot)[:, low:high]
         out = np.empty((count, high - low), dtype=self.dtype)
         for i in range(count):
-            start = (self.offset + first - 1 + i) * self.stride + low
+            start = self._number(first + i, low)
             out[i] = self._range(start, start + high - low, slot)
         return out
 
@@ -158,8 +169,7 @@ class Draws:
 
     def ideal(self, step: int, slot: int, coordinate: int, bits: int) -> object:
         """One draw as a ball (flint.arb) that holds its ideal value, from at least `bits` bits of its fractions."""
-        number = (self.offset + step - 1) * self.stride + coordinate
-        return ideal_draw(self.keystream, self.law, self._address(number, slot), bits)
+        return ideal_draw(self.keystream, self.law, self._address(self._number(step, coordinate), slot), bits)
 
     def _address(self, number: int, slot: int) -> Address:
         tile, lane = divmod(number, self.tile)

@@ -13,10 +13,10 @@ from numpy.typing import DTypeLike
 
 from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument
-from dpstream.noise.draws import COORDINATES_LIMIT
+from dpstream.noise.draws import COORDINATES_LIMIT, NARROW
 from dpstream.noise.keystream import FORMAT_VERSION, configuration_digest
 
-__all__ = ["check_dtype", "check_scale", "check_shape", "check_threads", "settings_digest", "settings_of"]
+__all__ = ["check_dtype", "check_part", "check_scale", "check_shape", "check_threads", "settings_digest", "settings_of"]
 
 #: Above this many coordinates a stream uses all processors unless told otherwise.
 THREADED_COORDINATES = 1 << 18
@@ -76,6 +76,22 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     if math.prod(checked) > COORDINATES_LIMIT:
         raise InvalidArgument("shape", shape, f"at most {COORDINATES_LIMIT} coordinates in all")
     return checked
+
+
+def check_part(part: object, coordinates: int) -> tuple[int, int] | None:
+    """Return which coordinates of so many are made, or None for all; refuse what the draws cannot be cut to."""
+    if part is None:
+        return None
+    allowed = (
+        f"None or (low, high) with 0 <= low < high <= {coordinates} and low a multiple of {NARROW},"
+        f" of a stream of at least {NARROW} coordinates"
+    )
+    if not isinstance(part, tuple) or len(part) != 2 or coordinates < NARROW:
+        raise InvalidArgument("part", part, allowed)
+    low, high = (check_whole("part", side, least=0) for side in part)
+    if not low < high <= coordinates or low % NARROW:
+        raise InvalidArgument("part", part, allowed)
+    return low, high
 
 
 def check_threads(threads: object, coordinates: int) -> int:

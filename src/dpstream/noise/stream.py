@@ -33,6 +33,7 @@ from dpstream.noise.keystream import Keystream, check_key, derive_from_digest, f
 from dpstream.noise.saved_state import SavedState, open_state, seal_state
 from dpstream.noise.settings import (
     check_dtype,
+    check_part,
     check_scale,
     check_shape,
     check_threads,
@@ -70,6 +71,9 @@ class NoiseStream:
     threads
         How many threads a wide stream may use; None for one, or all processors from 2^18 coordinates on. The values
         do not depend on it.
+    part
+        (low, high): make only these coordinates of the flattened release, as one row of high - low values, the same
+        as the whole stream's. For streams of 64 and more coordinates; `low` is a multiple of 64. None: all of them.
 
     Guarantee
     ---------
@@ -102,6 +106,7 @@ class NoiseStream:
         dtype: DTypeLike = "float32",
         key: bytes | None = None,
         threads: int | None = None,
+        part: tuple[int, int] | None = None,
     ) -> None:
         if not isinstance(mechanism, Mechanism):
             raise InvalidArgument("mechanism", mechanism, "a mechanism from dpstream.mechanisms")
@@ -110,7 +115,9 @@ class NoiseStream:
         self._exact = self._dtype == np.int64
         self._scale = check_scale(scale, exact=self._exact)
         self._shape = check_shape(shape)
-        self._coordinates = math.prod(self._shape)
+        self._part = check_part(part, math.prod(self._shape))
+        self._made = self._shape if self._part is None else (self._part[1] - self._part[0],)
+        self._coordinates = math.prod(self._made)
         if mechanism.noise == "laplace" and not self._exact:
             raise NoiseLawError(f"Laplace noise needs dtype='int64' (the exact lane), got dtype={self._dtype.name!r}")
         if mechanism.horizon is not None and mechanism.horizon > STEPS_LIMIT:
@@ -124,7 +131,8 @@ class NoiseStream:
         self._master = key
         keystream = Keystream(derive_from_digest(key, self._digest("draws")))
         work = np.dtype(np.float64) if self._exact else self._dtype
-        self._draws = Draws(keystream, self._mechanism.noise, self._coordinates, work, exact=self._exact)
+        whole = math.prod(self._shape)
+        self._draws = Draws(keystream, self._mechanism.noise, whole, work, exact=self._exact, part=self._part)
         gain = 1.0 if self._exact or self._draws.narrow else self._scale
         self._engine = make_engine(self._mechanism, self._draws, Chunks(self._coordinates, self._threads), gain)
         self._turn = Turn()
@@ -142,7 +150,8 @@ class NoiseStream:
         return settings_digest(purpose, self._mechanism.identity, self._scale, self._shape, self._dtype)
 
     def _configuration(self) -> dict[str, object]:
-        return settings_of(self._mechanism.identity, self._scale, self._shape, self._dtype)
+        settings = settings_of(self._mechanism.identity, self._scale, self._shape, self._dtype)
+        return {**settings, "part": None if self._part is None else list(self._part)}
 
     def __repr__(self) -> str:
         return (
@@ -172,8 +181,8 @@ class NoiseStream:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one release."""
-        return self._shape
+        """The shape of one release, or of the part of it that is made here."""
+        return self._made
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -226,7 +235,7 @@ class NoiseStream:
             self._last = noise.copy()
         self._t += 1
         self._intact = True
-        return target if out is not None or self._shape else target[()]
+        return target if out is not None or self._made else target[()]
 
     @in_turn
     def increment(self, out: NDArray[Any] | None = None) -> Any:
@@ -241,7 +250,7 @@ class NoiseStream:
         if before is not None:
             flat = target.reshape(self._coordinates)
             np.subtract(flat, before, out=flat)
-        return target if out is not None or self._shape else target[()]
+        return target if out is not None or self._made else target[()]
 
     @in_turn
     def block(self, n: int) -> NDArray[Any]:
@@ -267,7 +276,7 @@ class NoiseStream:
             self._last = out[-1].copy()
         self._t += n
         self._intact = True
-        return out.reshape((n, *self._shape))
+        return out.reshape((n, *self._made))
 
     @in_turn
     def seek(self, t: int) -> None:
@@ -282,7 +291,15 @@ class NoiseStream:
 
     def fresh(self, key: bytes | None = None) -> NoiseStream:
         """A stream with the same settings and its own key, from step 1. It has a budget of its own."""
-        return NoiseStream(self._mechanism, self._scale, self._shape, dtype=self._dtype, key=key, threads=self._threads)
+        return NoiseStream(
+            self._mechanism,
+            self._scale,
+            self._shape,
+            dtype=self._dtype,
+            key=key,
+            threads=self._threads,
+            part=self._part,
+        )
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
@@ -313,6 +330,7 @@ class NoiseStream:
         dtype: DTypeLike = "float32",
         key: bytes,
         threads: int | None = None,
+        part: tuple[int, int] | None = None,
     ) -> Self:
         """Go on where `state` was saved. All settings and the key must be those of the saved stream.
 
@@ -321,7 +339,7 @@ class NoiseStream:
         StateError
             If the bytes are damaged, or belong to another stream, version or key.
         """
-        stream = cls(mechanism, scale, shape, dtype=dtype, key=check_key(key), threads=threads)
+        stream = cls(mechanism, scale, shape, dtype=dtype, key=check_key(key), threads=threads, part=part)
         saved = open_state(bytes(state), stream._configuration(), stream._state_key)
         stream._engine.restore(saved.base, saved.arrays)
         stream._forget_ahead()
@@ -436,10 +454,10 @@ class NoiseStream:
 
     def _target(self, out: NDArray[Any] | None) -> NDArray[Any]:
         if out is None:
-            return np.empty(self._shape, dtype=self._dtype)
-        if not isinstance(out, np.ndarray) or out.shape != self._shape or out.dtype != self._dtype:
+            return np.empty(self._made, dtype=self._dtype)
+        if not isinstance(out, np.ndarray) or out.shape != self._made or out.dtype != self._dtype:
             given = f"{out.dtype.name} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-            raise OutputMismatch(f"out must be a {self._dtype.name} array of shape {self._shape}, got {given}")
+            raise OutputMismatch(f"out must be a {self._dtype.name} array of shape {self._made}, got {given}")
         if not (out.flags.c_contiguous and out.flags.writeable):
             raise OutputMismatch("out must be contiguous (C order) and writable")
         return out
