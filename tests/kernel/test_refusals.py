@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dpstream.kernel import twin
+
 F32, F64, U8, I64 = np.float32, np.float64, np.uint8, np.int64
 
 
@@ -22,6 +24,10 @@ def misaligned(count: int, dtype: type) -> np.ndarray:
     return np.frombuffer(bytearray(count * size + 1), np.uint8)[1:].view(dtype)
 
 
+#: A real buffer, a pair, another real buffer: (gap, turn, weight, turned weight).
+TABLE = np.array([[0.1, 0.0, 1.0, 0.0], [0.2, 0.3, 1.0, 2.0], [0.5, 0.0, 1.0, 0.0]])
+
+
 def good(name: str) -> list[Any]:
     """Arguments that the function takes."""
     n, d, b = 100, 2, 3
@@ -32,6 +38,16 @@ def good(name: str) -> list[Any]:
         "normal": lambda: [words, zeros(128, real)],
         "laplace": lambda: [bytes(80), zeros(10)],
         "flag_unsafe": lambda: [bytes(512), "normal"],
+        "flag_tails": lambda: [bytes(512)],
+        "increment_step": lambda: [
+            words, 1.0, 1.0, TABLE.copy(), 1, zeros((1, n)), zeros((3, n), real), zeros(n), 0, n, zeros(n, real)
+        ],
+        "increment_block": lambda: [
+            zeros((n, d)), zeros(n), TABLE.copy(), zeros((4, d)), zeros(d), zeros((n, d))
+        ],
+        "banded_step": lambda: [
+            words, 1.0, 1.0, zeros(b), zeros((b, n), real), 0, zeros(n), 0, n, zeros(n, real)
+        ],
         "stack_step": lambda: [words, 1.0, words, 0.5, zeros(n, real), zeros(n, real), zeros(n, real)],
         "recurrence_step": lambda: [
             words, 1.0, 1.0, zeros(b), zeros(b), zeros((1, n)), zeros((2, n), real), 0, n, zeros(n, real)
@@ -63,6 +79,13 @@ WRITTEN = {
     "normal_f64": [1],
     "laplace_f64": [1],
     "flag_unsafe": [],
+    "flag_tails_f32": [],
+    "flag_tails_f64": [],
+    "increment_step_f32": [5, 6, 7, 10],
+    "increment_step_f64": [5, 6, 7, 10],
+    "increment_block_f64": [3, 4, 5],
+    "banded_step_f32": [4, 6, 9],
+    "banded_step_f64": [4, 6, 9],
     "stack_step_f32": [5, 6],
     "stack_step_f64": [5, 6],
     "recurrence_step_f32": [5, 6, 9],
@@ -77,6 +100,10 @@ WRITTEN = {
     "round_guarded": [2],
 }
 NAMES = list(WRITTEN)
+
+
+def test_every_function_is_here() -> None:
+    assert {name for name in twin.__all__ if name.islower()} == set(NAMES)
 
 
 def is_buffer(argument: object) -> bool:
@@ -113,7 +140,7 @@ def test_a_buffer_of_the_wrong_size(kernel: ModuleType, name: str, position: int
         refused(kernel, name, position, lambda a: a[:-1], "must have")
     elif name.startswith("stack_block") and position in (3, 6):
         refused(kernel, name, position, lambda a: a[:0] if position == 3 else a[:-1], "step .* of the block")
-    elif name.startswith("recurrence_step") and position in (5, 6):
+    elif name.startswith(("recurrence_step", "increment_step")) and position in (5, 6):
         refused(kernel, name, position, lambda a: a[:, :-1].copy(), "must ")
         refused(kernel, name, position, lambda a: a[:-1], "must have")
     elif name == "recurrence_mixed_f64" and position == 6:  # fewer rows are fewer precise buffers
@@ -165,7 +192,8 @@ def test_the_wrong_number_of_dimensions(kernel: ModuleType, name: str, position:
         "squared_norm",
         "round_guarded",
     )
-    if flat_is_fine or (name.startswith("recurrence_step") and position == 9):
+    out_of_step = {"recurrence_step": 9, "increment_step": 10, "banded_step": 9}
+    if flat_is_fine or out_of_step.get(name[:-4]) == position:
         arguments = good(name)
         arguments[position] = arguments[position].reshape(1, 1, -1)
         getattr(kernel, name)(*arguments)
@@ -271,3 +299,17 @@ def test_an_unknown_kind_of_draw(kernel: ModuleType) -> None:
     for kind in ("cauchy", None, 3):
         with pytest.raises(ValueError, match="'normal' or 'laplace'"):
             kernel.flag_unsafe(bytes(256), kind)
+
+
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_buffers_that_do_not_fit_their_table(kernel: ModuleType, suffix: str) -> None:
+    step = f"increment_step_{suffix}"
+    refused(kernel, step, 4, lambda _: 4, "slow must be at most 3, the buffers that have a state, got 4")
+    refused(kernel, step, 4, lambda _: 2, r"slow_state must have shape \(3, 100\), got \(1, 100\)")
+    refused(kernel, step, 3, lambda table: table[:, :3].copy(), r"buffers must have shape \(3, 4\), got \(3, 3\)")
+    arguments = good(step)
+    arguments[5] = None
+    with pytest.raises(ValueError, match="slow must be at most 0, the buffers that have a state, got 1"):
+        getattr(kernel, step)(*arguments)
+    refused(kernel, f"banded_step_{suffix}", 5, lambda _: 3, "position must be below 3, the rows of ring, got 3")
+    refused(kernel, "increment_block_f64", 3, lambda state: state[:-1], r"state must have shape \(4, 2\)")

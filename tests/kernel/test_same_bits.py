@@ -209,6 +209,50 @@ def test_recurrence_step(compiled: ModuleType, rng: np.random.Generator, n: int,
         )
 
 
+#: Real buffers and pairs in any order: (gap, turn, weight, turned weight).
+TABLE = np.array([[1e-6, 0.0, 0.3, 0.0], [1e-3, 2e-3, 0.7, -0.2], [0.1, 0.0, -1.5, 0.0], [0.4, 0.5, 0.2, 0.9]])
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("slow", [0, 1, 2, 4])
+@pytest.mark.parametrize("summed", [False, True])
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_increment_step(
+    compiled: ModuleType, rng: np.random.Generator, n: int, slow: int, summed: bool, suffix: str
+) -> None:
+    tile, dtype = (64, np.float32) if suffix == "f32" else (32, np.float64)
+    rows = [1 + (row[1] != 0) for row in TABLE]
+    slow_state = rng.standard_normal((sum(rows[:slow]), n)) if slow else None
+    fast_state = rng.standard_normal((sum(rows[slow:]), n)).astype(dtype)
+    total = rng.standard_normal(n) if summed else None
+    for lo, hi in ((0, n), (n // 2 // tile * tile, n), (0, n // 3)):
+        args = (words(rng, hi - lo, tile), 1.3, 0.9, TABLE, slow, slow_state, fast_state, total, lo, hi)
+        assert_both_same(compiled, f"increment_step_{suffix}", *args, np.empty(hi - lo, dtype))
+
+
+@pytest.mark.parametrize("summed", [False, True])
+@pytest.mark.parametrize("d", [1, 3, 40])
+def test_increment_block(compiled: ModuleType, rng: np.random.Generator, d: int, summed: bool) -> None:
+    for n in (0, 1, 300):
+        state, total = rng.standard_normal((6, d)), rng.standard_normal(d) if summed else None
+        args = (rng.standard_normal((n, d)), rng.uniform(0.5, 1, n), TABLE, state, total, np.empty((n, d)))
+        assert_both_same(compiled, "increment_block_f64", *args)
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("bands", [0, 1, 5])
+@pytest.mark.parametrize("summed", [False, True])
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_banded_step(
+    compiled: ModuleType, rng: np.random.Generator, n: int, bands: int, summed: bool, suffix: str
+) -> None:
+    tile, dtype = (64, np.float32) if suffix == "f32" else (32, np.float64)
+    ring, total = rng.standard_normal((bands, n)).astype(dtype), rng.standard_normal(n) if summed else None
+    for lo, hi in ((0, n), (n // 2 // tile * tile, n), (0, n // 3)):
+        args = (words(rng, hi - lo, tile), 1.3, 0.9, rng.standard_normal(bands), ring, max(bands - 2, 0), total, lo, hi)
+        assert_both_same(compiled, f"banded_step_{suffix}", *args, np.empty(hi - lo, dtype))
+
+
 @pytest.mark.parametrize("suffix", ["f32", "f64"])
 def test_recurrence_step_in_chunks(kernel: ModuleType, rng: np.random.Generator, suffix: str) -> None:
     tile, dtype = (64, np.float32) if suffix == "f32" else (32, np.float64)

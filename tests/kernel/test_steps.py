@@ -198,3 +198,77 @@ def test_rounding_refuses_what_no_integer_is_near(kernel: ModuleType, bad: float
     with pytest.raises(ValueError, match="finite and below"):
         kernel.round_guarded(x, 0.1, out)
     assert (out == 7).all()
+
+
+def filtered(response: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Σ_m response[m] z[t - m]."""
+    return np.array([response[: t + 1][::-1] @ z[: t + 1] for t in range(len(z))])
+
+
+POLES = [0.9, 0.7 + 0.4j, -0.3 + 0.8j]  # a complex pole stands for itself and its conjugate
+POLE_WEIGHTS = [0.5, 0.3 - 0.2j, -0.1 + 0.4j]
+
+
+def pole_table() -> np.ndarray:
+    """The poles as the kernel takes them: (gap, turn, weight, turned weight)."""
+    table = []
+    for pole, weight in zip(POLES, POLE_WEIGHTS, strict=True):
+        pair = isinstance(pole, complex)
+        size = 2 if pair else 1
+        table.append([1 - pole.real, pole.imag, size * weight.real, -2 * weight.imag if pair else 0.0])
+    return np.array(table)
+
+
+def pole_response(count: int) -> np.ndarray:
+    """What an input adds to the increments from its own on: 1, then Re Σ w d^m, twice that for a pair."""
+    m = np.arange(count)
+    response = sum(
+        (2 if isinstance(d, complex) else 1) * (w * np.power(d, m)).real
+        for d, w in zip(POLES, POLE_WEIGHTS, strict=True)
+    )
+    return np.where(m == 0, 1.0, response)
+
+
+@pytest.mark.parametrize("summed", [False, True])
+@pytest.mark.parametrize("slow", [0, 2, 3])
+def test_increment_steps_filter_by_complex_poles(
+    kernel: ModuleType, rng: np.random.Generator, slow: int, summed: bool
+) -> None:
+    n, d = 60, 64
+    table, z = pole_table(), rng.standard_normal((n, d))
+    rows = [1, 2, 2]
+    scale = rng.uniform(0.5, 2, n)
+    expected = filtered(pole_response(n), z) * scale[:, None]
+    expected = np.cumsum(expected, axis=0) if summed else expected
+    for dtype, suffix, error in ((np.float32, "f32", 1e-5), (np.float64, "f64", 1e-13)):
+        slow_state, fast = np.zeros((sum(rows[:slow]), d)), np.zeros((sum(rows[slow:]), d), dtype)
+        total = np.zeros(d) if summed else None
+        out = np.empty((n, d), dtype)
+        step = getattr(kernel, f"increment_step_{suffix}")
+        for t in range(n):
+            step(z[t].astype(dtype), 1.0, scale[t], table, slow, slow_state, fast, total, 0, d, out[t])
+        assert np.abs(out - expected).max() < error * np.abs(expected).max()
+    block, state = np.empty((n, d)), np.zeros((5, d))
+    kernel.increment_block_f64(z, scale, table, state, np.zeros(d) if summed else None, block)
+    if slow == 0:
+        np.testing.assert_array_equal(block, out)
+    else:
+        np.testing.assert_allclose(block, out, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("bands", [1, 4])
+def test_banded_steps_invert_the_band(kernel: ModuleType, rng: np.random.Generator, bands: int) -> None:
+    """The band applied to the increments gives the draws back."""
+    n, d = 30, 200
+    coefficients = np.array([0.5, -0.25, 0.2, 0.1])[:bands]
+    z = rng.standard_normal((n, 224))
+    ring, total, increments, out = np.zeros((bands, d)), np.zeros(d), np.empty((n, d)), np.empty(d)
+    again = ring.copy()
+    for t in range(n):
+        kernel.banded_step_f64(z[t], 2.0, 3.0, coefficients, ring, t % bands, None, 0, d, increments[t])
+        kernel.banded_step_f64(z[t], 2.0, 3.0, coefficients, again, t % bands, total, 0, d, out)
+        np.testing.assert_array_equal(ring, again)
+        np.testing.assert_allclose(out, increments[: t + 1].sum(axis=0), rtol=0, atol=1e-11)
+    response = np.zeros(n)
+    response[: bands + 1] = [1.0, *coefficients]
+    np.testing.assert_allclose(filtered(response, increments), 6.0 * z[:, :d], rtol=0, atol=1e-11)

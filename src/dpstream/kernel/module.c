@@ -167,6 +167,14 @@ static PyObject *stack_step_f64(PyObject *Py_UNUSED(module), PyObject *const *ar
     return stack_step(args, nargs, 0);
 }
 
+static int is_range(size_t lo, size_t hi, size_t row, size_t tile)
+{
+    if (lo % tile == 0 && lo <= hi && hi <= row)
+        return 1;
+    PyErr_Format(PyExc_ValueError, "lo must be a multiple of %zu and lo <= hi <= %zu, got lo=%zu and hi=%zu", tile, row, lo, hi);
+    return 0;
+}
+
 static PyObject *recurrence_step(PyObject *const *args, Py_ssize_t nargs, int single)
 {
     Buffers held = {.count = 0};
@@ -182,10 +190,8 @@ static PyObject *recurrence_step(PyObject *const *args, Py_ssize_t nargs, int si
         return refuse(&held);
     size_t row = (size_t)fast_state->shape[1], fast = (size_t)fast_state->shape[0];
     size_t slow = slow_state != NULL ? (size_t)slow_state->shape[0] : 0;
-    if (lo % tile != 0 || lo > hi || hi > row) {
-        PyErr_Format(PyExc_ValueError, "lo must be a multiple of %zu and lo <= hi <= %zu, got lo=%zu and hi=%zu", tile, row, lo, hi);
+    if (!is_range(lo, hi, row, tile))
         return refuse(&held);
-    }
     if (!has_words(&held, words, hi - lo, tile, word) || !has_items(&held, gaps, slow + fast) ||
         !has_items(&held, weights, slow + fast) || (slow_state != NULL && !has_shape(&held, slow_state, slow, row)) ||
         !has_items(&held, out, hi - lo) || !are_apart(&held, NULL, NULL))
@@ -212,6 +218,116 @@ static PyObject *recurrence_step_f32(PyObject *Py_UNUSED(module), PyObject *cons
 static PyObject *recurrence_step_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
 {
     return recurrence_step(args, nargs, 0);
+}
+
+/* Rows of state that so many buffers of the table have: one each, or two for those that turn. */
+static size_t state_rows(const double *buffers, size_t count)
+{
+    size_t rows = count;
+    for (size_t i = 0; i < count; i++)
+        rows += buffers[4 * i + 1] != 0;
+    return rows;
+}
+
+static PyObject *increment_step(PyObject *const *args, Py_ssize_t nargs, int single)
+{
+    Buffers held = {.count = 0};
+    char kind = single ? 'f' : 'd';
+    size_t tile = single ? TILE_F32 : TILE_F64, word = single ? 4 : 8, slow, lo, hi;
+    Py_buffer *words, *buffers, *slow_state = NULL, *fast_state, *total = NULL, *out;
+    double input_scale, output_scale;
+    if (!has_arguments("increment_step", nargs, 11) || !(words = take(&held, args[0], "words", 'w', 0, 0)) ||
+        !take_double(args[1], &input_scale) || !take_double(args[2], &output_scale) ||
+        !(buffers = take(&held, args[3], "buffers", 'd', 0, 2)) || !take_size(args[4], "slow", &slow) ||
+        (args[5] != Py_None && !(slow_state = take(&held, args[5], "slow_state", 'd', 1, 2))) ||
+        !(fast_state = take(&held, args[6], "fast_state", kind, 1, 2)) ||
+        (args[7] != Py_None && !(total = take(&held, args[7], "total", 'd', 1, 1))) || !take_size(args[8], "lo", &lo) ||
+        !take_size(args[9], "hi", &hi) || !(out = take(&held, args[10], "out", kind, 1, 0)))
+        return refuse(&held);
+    size_t row = (size_t)fast_state->shape[1], count = (size_t)buffers->shape[0];
+    if (!is_range(lo, hi, row, tile) || !has_shape(&held, buffers, count, 4))
+        return refuse(&held);
+    if (slow > count || (slow > 0 && slow_state == NULL)) {
+        PyErr_Format(PyExc_ValueError, "slow must be at most %zu, the buffers that have a state, got %zu",
+                     slow_state == NULL ? (size_t)0 : count, slow);
+        return refuse(&held);
+    }
+    const double *table = buffers->buf;
+    if (!has_words(&held, words, hi - lo, tile, word) ||
+        (slow_state != NULL && !has_shape(&held, slow_state, state_rows(table, slow), row)) ||
+        !has_shape(&held, fast_state, state_rows(table + 4 * slow, count - slow), row) ||
+        (total != NULL && !has_items(&held, total, row)) || !has_items(&held, out, hi - lo) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    void *slow_rows = slow_state != NULL ? slow_state->buf : NULL, *sums = total != NULL ? total->buf : NULL;
+    int made = are_made(words, kind);
+    Py_BEGIN_ALLOW_THREADS
+    if (single)
+        loop_increment_step_f32(words->buf, made, input_scale, output_scale, table, slow, slow_rows, count - slow, fast_state->buf,
+                                sums, row, lo, hi, out->buf);
+    else
+        loop_increment_step_f64(words->buf, made, input_scale, output_scale, table, slow, slow_rows, count - slow, fast_state->buf,
+                                sums, row, lo, hi, out->buf);
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *increment_step_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return increment_step(args, nargs, 1);
+}
+
+static PyObject *increment_step_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return increment_step(args, nargs, 0);
+}
+
+static PyObject *banded_step(PyObject *const *args, Py_ssize_t nargs, int single)
+{
+    Buffers held = {.count = 0};
+    char kind = single ? 'f' : 'd';
+    size_t tile = single ? TILE_F32 : TILE_F64, word = single ? 4 : 8, position, lo, hi;
+    Py_buffer *words, *coefficients, *ring, *total = NULL, *out;
+    double input_scale, output_scale;
+    if (!has_arguments("banded_step", nargs, 10) || !(words = take(&held, args[0], "words", 'w', 0, 0)) ||
+        !take_double(args[1], &input_scale) || !take_double(args[2], &output_scale) ||
+        !(coefficients = take(&held, args[3], "coefficients", 'd', 0, 1)) || !(ring = take(&held, args[4], "ring", kind, 1, 2)) ||
+        !take_size(args[5], "position", &position) ||
+        (args[6] != Py_None && !(total = take(&held, args[6], "total", 'd', 1, 1))) || !take_size(args[7], "lo", &lo) ||
+        !take_size(args[8], "hi", &hi) || !(out = take(&held, args[9], "out", kind, 1, 0)))
+        return refuse(&held);
+    size_t n = (size_t)ring->shape[0], row = (size_t)ring->shape[1];
+    if (!is_range(lo, hi, row, tile))
+        return refuse(&held);
+    if (position >= n && position > 0) {
+        PyErr_Format(PyExc_ValueError, "position must be below %zu, the rows of ring, got %zu", n, position);
+        return refuse(&held);
+    }
+    if (!has_words(&held, words, hi - lo, tile, word) || !has_items(&held, coefficients, n) ||
+        (total != NULL && !has_items(&held, total, row)) || !has_items(&held, out, hi - lo) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    void *sums = total != NULL ? total->buf : NULL;
+    int made = are_made(words, kind);
+    Py_BEGIN_ALLOW_THREADS
+    if (single)
+        loop_banded_step_f32(words->buf, made, input_scale, output_scale, coefficients->buf, n, ring->buf, position, sums, row, lo, hi,
+                             out->buf);
+    else
+        loop_banded_step_f64(words->buf, made, input_scale, output_scale, coefficients->buf, n, ring->buf, position, sums, row, lo, hi,
+                             out->buf);
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *banded_step_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return banded_step(args, nargs, 1);
+}
+
+static PyObject *banded_step_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return banded_step(args, nargs, 0);
 }
 
 static PyObject *release_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
@@ -357,6 +473,28 @@ static PyObject *recurrence_block_f64(PyObject *Py_UNUSED(module), PyObject *con
     Py_RETURN_NONE;
 }
 
+static PyObject *increment_block_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    Buffers held = {.count = 0};
+    Py_buffer *z, *output_scale, *buffers, *state, *total = NULL, *out;
+    if (!has_arguments("increment_block_f64", nargs, 6) || !(z = take(&held, args[0], "z", 'd', 0, 2)) ||
+        !(output_scale = take(&held, args[1], "output_scale", 'd', 0, 1)) ||
+        !(buffers = take(&held, args[2], "buffers", 'd', 0, 2)) || !(state = take(&held, args[3], "state", 'd', 1, 2)) ||
+        (args[4] != Py_None && !(total = take(&held, args[4], "total", 'd', 1, 1))) || !(out = take(&held, args[5], "out", 'd', 1, 2)))
+        return refuse(&held);
+    size_t n = (size_t)z->shape[0], d = (size_t)z->shape[1], b = (size_t)buffers->shape[0];
+    if (!has_items(&held, output_scale, n) || !has_shape(&held, buffers, b, 4) ||
+        !has_shape(&held, state, state_rows(buffers->buf, b), d) || (total != NULL && !has_items(&held, total, d)) ||
+        !has_shape(&held, out, n, d) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    void *sums = total != NULL ? total->buf : NULL;
+    Py_BEGIN_ALLOW_THREADS
+    loop_increment_block(z->buf, output_scale->buf, buffers->buf, state->buf, sums, out->buf, n, d, b);
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
 static PyObject *recurrence_leap_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
 {
     Buffers held = {.count = 0};
@@ -462,11 +600,18 @@ static PyMethodDef methods[] = {
     ENTRY(stack_step_f64, "node_words, node_weight, pad_words, pad_weight, base, top, out"),
     ENTRY(recurrence_step_f32, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),
     ENTRY(recurrence_step_f64, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),
+    ENTRY(increment_step_f32,
+          "words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out"),
+    ENTRY(increment_step_f64,
+          "words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out"),
+    ENTRY(banded_step_f32, "words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out"),
+    ENTRY(banded_step_f64, "words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out"),
     ENTRY(release_f32, "x, total, release, grid"),
     ENTRY(squared_norm_f32, "x"),
     ENTRY(stack_block_f64, "pops, push, padding, mix, z, zpad, stack, depth, out"),
     ENTRY(smooth_moves, "label, pops, padding"),
     ENTRY(recurrence_block_f64, "z, input_scale, output_scale, gaps, weights, state, out"),
+    ENTRY(increment_block_f64, "z, output_scale, buffers, state, total, out"),
     ENTRY(recurrence_leap_f64, "z, input_scale, output_scale, carried, response, decay, decay_low, high, low, out"),
     ENTRY(recurrence_mixed_f64, "z, input_scale, output_scale, gaps, weights, high, low, out"),
     ENTRY(round_guarded, "x, guard, out"),

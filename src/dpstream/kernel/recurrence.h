@@ -136,4 +136,36 @@ static CLONES void loop_recurrence_block(const double *restrict z, const double 
     }
 }
 
+/* Many steps of increments in plain doubles: the pure step of mechanisms/fitted_toeplitz.py, operation for operation. */
+static CLONES void loop_increment_block(const double *restrict z, const double *restrict output_scale,
+                                        const double *restrict buffers, double *restrict state, double *restrict total,
+                                        double *restrict out, size_t n, size_t d, size_t b)
+{
+    for (size_t t = 0; t < n; t++)
+        for (size_t j = 0; j < d; j++) {
+            double u = z[t * d + j], sum = u;
+            double *held = state + j;
+            for (size_t i = 0; i < b; i++, held += d) {
+                double gap = buffers[4 * i], turn = buffers[4 * i + 1];
+                double moved = *held - *held * gap;
+                if (turn == 0)
+                    sum = sum + moved * buffers[4 * i + 2];
+                else {
+                    double *turned = held + d;
+                    double b_moved = (*turned - *turned * gap) + *held * turn;
+                    moved = moved - *turned * turn;
+                    sum = (sum + moved * buffers[4 * i + 2]) + b_moved * buffers[4 * i + 3];
+                    *turned = b_moved;
+                }
+                *held = moved + u;
+                if (turn != 0)
+                    held += d;
+            }
+            double scaled = sum * output_scale[t];
+            if (total != NULL)
+                scaled = total[j] = total[j] + scaled;
+            out[t * d + j] = scaled;
+        }
+}
+
 #endif

@@ -134,3 +134,141 @@ static CLONES void NAMED(recurrence_step)(const unsigned char *words, int made, 
         NAMED(recurrence_step_from)(words, 0, input_scale, output_scale, gaps, weights, slow, slow_state, fast, fast_state, row, lo,
                                     hi, out);
 }
+
+/* A tile of a pair: the vector (state, turned) shrinks and turns, is added to the sum, and takes u in. */
+INLINE void NAMED(slow_pair)(double *restrict state, double *restrict turned, const double *restrict buffer,
+                             const REAL *restrict u, double *restrict sum, size_t count)
+{
+    double gap = buffer[0], turn = buffer[1], weight = buffer[2], turned_weight = buffer[3];
+    for (size_t i = 0; i < count; i++) {
+        double a = (state[i] - state[i] * gap) - turned[i] * turn;
+        double b = (turned[i] - turned[i] * gap) + state[i] * turn;
+        sum[i] = (sum[i] + a * weight) + b * turned_weight;
+        state[i] = a + (double)u[i];
+        turned[i] = b;
+    }
+}
+
+INLINE void NAMED(fast_pair)(REAL *restrict state, REAL *restrict turned, const double *restrict buffer, const REAL *restrict u,
+                             REAL *restrict sum, size_t count)
+{
+    REAL gap = (REAL)buffer[0], turn = (REAL)buffer[1], weight = (REAL)buffer[2], turned_weight = (REAL)buffer[3];
+    for (size_t i = 0; i < count; i++) {
+        REAL a = (state[i] - state[i] * gap) - turned[i] * turn;
+        REAL b = (turned[i] - turned[i] * gap) + state[i] * turn;
+        sum[i] = (sum[i] + a * weight) + b * turned_weight;
+        state[i] = a + u[i];
+        turned[i] = b;
+    }
+}
+
+/* The increment, or with `total` the sum of all of them so far, to `out`. */
+INLINE void NAMED(hand_out)(REAL *restrict increment, REAL scale, double *restrict total, REAL *restrict out, size_t count)
+{
+    for (size_t i = 0; i < TILE; i++)
+        increment[i] = increment[i] * scale;
+    if (total == NULL) {
+        NAMED(keep)(out, increment, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        total[i] = total[i] + (double)increment[i];
+        out[i] = (REAL)total[i];
+    }
+}
+
+/* One step of increments in columns lo .. hi. A buffer is a row (gap, turn, weight, turned weight) of the table, with one row of state,
+ * or two if it turns. The first `slow` are in double; their sum comes first and is rounded to REAL once. */
+INLINE void NAMED(increment_step_from)(const unsigned char *words, int made, double input_scale, double output_scale,
+                                       const double *buffers, size_t slow, double *slow_state, size_t fast, REAL *fast_state,
+                                       double *total, size_t row, size_t lo, size_t hi, REAL *out)
+{
+    REAL p = (REAL)output_scale, q = (REAL)input_scale;
+    REAL u[TILE], sum[TILE];
+    double slow_sum[TILE];
+    for (size_t start = lo; start < hi; start += TILE) {
+        size_t count = hi - start < TILE ? hi - start : TILE;
+        NAMED(draw)(words + (start - lo) * sizeof(REAL), made, u);
+        for (size_t i = 0; i < TILE; i++)
+            sum[i] = u[i] = u[i] * q;
+        if (slow > 0) {
+            double *state = slow_state + start;
+            for (size_t i = 0; i < TILE; i++)
+                slow_sum[i] = 0;
+            for (size_t b = 0; b < slow; b++, state += row) {
+                if (buffers[4 * b + 1] == 0) {
+                    NAMED(slow_buffer)(state, buffers[4 * b], buffers[4 * b + 2], u, slow_sum, 0, count);
+                    continue;
+                }
+                NAMED(slow_pair)(state, state + row, buffers + 4 * b, u, slow_sum, count);
+                state += row;
+            }
+            for (size_t i = 0; i < count; i++)
+                sum[i] = sum[i] + (REAL)slow_sum[i];
+        }
+        REAL *state = fast_state + start;
+        for (size_t b = slow; b < slow + fast; b++, state += row) {
+            const double *buffer = buffers + 4 * b;
+            if (buffer[1] == 0) {
+                if (count == TILE)
+                    NAMED(fast_buffer)(state, (REAL)buffer[0], (REAL)buffer[2], u, sum, TILE);
+                else
+                    NAMED(fast_buffer)(state, (REAL)buffer[0], (REAL)buffer[2], u, sum, count);
+                continue;
+            }
+            if (count == TILE)
+                NAMED(fast_pair)(state, state + row, buffer, u, sum, TILE);
+            else
+                NAMED(fast_pair)(state, state + row, buffer, u, sum, count);
+            state += row;
+        }
+        if (count == TILE)
+            NAMED(hand_out)(sum, p, total == NULL ? NULL : total + start, out + (start - lo), TILE);
+        else
+            NAMED(hand_out)(sum, p, total == NULL ? NULL : total + start, out + (start - lo), count);
+    }
+}
+
+static CLONES void NAMED(increment_step)(const unsigned char *words, int made, double input_scale, double output_scale,
+                                         const double *buffers, size_t slow, double *slow_state, size_t fast, REAL *fast_state,
+                                         double *total, size_t row, size_t lo, size_t hi, REAL *out)
+{
+    if (made)
+        NAMED(increment_step_from)(words, 1, input_scale, output_scale, buffers, slow, slow_state, fast, fast_state, total, row, lo,
+                                   hi, out);
+    else
+        NAMED(increment_step_from)(words, 0, input_scale, output_scale, buffers, slow, slow_state, fast, fast_state, total, row, lo,
+                                   hi, out);
+}
+
+#define BAND_TILES 16 /* tiles that are worked on together, so that each of the many rows is read a page at a time */
+
+/* One step of a banded stream: z minus the weighted increments before it, the last one first; it takes the oldest one's place. */
+static CLONES void NAMED(banded_step)(const unsigned char *words, int made, double input_scale, double output_scale,
+                                      const double *coefficients, size_t n, REAL *ring, size_t position, double *total, size_t row,
+                                      size_t lo, size_t hi, REAL *out)
+{
+    REAL p = (REAL)output_scale, q = (REAL)input_scale;
+    REAL sum[BAND_TILES * TILE], scaled[TILE];
+    for (size_t start = lo; start < hi; start += BAND_TILES * TILE) {
+        size_t count = hi - start < BAND_TILES * TILE ? hi - start : BAND_TILES * TILE;
+        for (size_t first = 0; first < count; first += TILE)
+            NAMED(draw)(words + (start - lo + first) * sizeof(REAL), made, sum + first);
+        for (size_t i = 0; i < BAND_TILES * TILE; i++)
+            sum[i] = i < count ? sum[i] * q : 0;
+        for (size_t j = 1; j <= n; j++) {
+            const REAL *restrict before = ring + (position + n - j) % n * row + start;
+            REAL coefficient = (REAL)coefficients[j - 1];
+            for (size_t i = 0; i < count; i++)
+                sum[i] = sum[i] - before[i] * coefficient;
+        }
+        if (n > 0)
+            memcpy(ring + position * row + start, sum, count * sizeof(REAL));
+        for (size_t first = 0; first < count; first += TILE) {
+            size_t here = count - first < TILE ? count - first : TILE;
+            memcpy(scaled, sum + first, TILE * sizeof(REAL));
+            NAMED(hand_out)(scaled, p, total == NULL ? NULL : total + start + first, out + (start - lo + first), here);
+        }
+    }
+}
+#undef BAND_TILES

@@ -22,12 +22,22 @@ from dpstream.kernel.twin.draws import (
     normal_f64,
 )
 from dpstream.kernel.twin.labels import smooth_moves
-from dpstream.kernel.twin.recurrence import LEAP, recurrence_block_f64, recurrence_leap_f64, recurrence_mixed_f64
+from dpstream.kernel.twin.recurrence import (
+    LEAP,
+    increment_block_f64,
+    recurrence_block_f64,
+    recurrence_leap_f64,
+    recurrence_mixed_f64,
+)
 from dpstream.kernel.twin.rounding import round_guarded
 from dpstream.kernel.twin.stack import stack_block_f64
 from dpstream.kernel.twin.sums import release_f32, squared_norm_f32
 from dpstream.kernel.twin.transform import TILE_F32, TILE_F64
 from dpstream.kernel.twin.vectors import (
+    banded_step_f32,
+    banded_step_f64,
+    increment_step_f32,
+    increment_step_f64,
     recurrence_step_f32,
     recurrence_step_f64,
     stack_step_f32,
@@ -41,9 +51,14 @@ __all__ = [
     "TAIL_LIMIT",
     "TILE_F32",
     "TILE_F64",
+    "banded_step_f32",
+    "banded_step_f64",
     "flag_tails_f32",
     "flag_tails_f64",
     "flag_unsafe",
+    "increment_block_f64",
+    "increment_step_f32",
+    "increment_step_f64",
     "laplace_f64",
     "normal_f32",
     "normal_f64",

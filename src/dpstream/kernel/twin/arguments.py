@@ -77,6 +77,17 @@ def check_words(name: str, words: NDArray[Any], draws: int, tile: int) -> None:
         raise ValueError(f"{name} must have {wanted * words.itemsize} bytes, got {words.nbytes}")
 
 
+def check_range(lo: int, hi: int, row: int, tile: int) -> None:
+    """Refuse columns that do not start a tile, or end outside."""
+    if lo % tile or not lo <= hi <= row:
+        raise ValueError(f"lo must be a multiple of {tile} and lo <= hi <= {row}, got lo={lo} and hi={hi}")
+
+
+def state_rows(buffers: Double) -> int:
+    """Return how many rows of state these buffers have: one each, or two for those that turn."""
+    return len(buffers) + int(np.count_nonzero(buffers[:, 1]))
+
+
 def check_apart(written: dict[str, NDArray[Any]], read: dict[str, NDArray[Any] | None], in_place: str = "") -> None:
     """Refuse overlaps of what is written with anything else; ``top`` may be the memory of `in_place`."""
     for name, a in written.items():

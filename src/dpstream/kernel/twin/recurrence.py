@@ -6,7 +6,7 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
-from dpstream.kernel.twin.arguments import Double, array_of, check_apart, check_items, check_shape
+from dpstream.kernel.twin.arguments import Double, array_of, check_apart, check_items, check_shape, state_rows
 from dpstream.kernel.twin.double_double import add, multiply, quick_two_sum
 
 #: Steps that are made at once.
@@ -66,6 +66,60 @@ def _recur(z: Any, q: Any, p: Any, gap: Any, weight: Any, state: Any, releases: 
             total = total + decayed * weight[i]
             state[i] = decayed + u
         releases[t] = total * p[t]
+
+
+def increment_block_f64(
+    z: Double,
+    output_scale: Double,
+    buffers: Double,
+    state: Double,
+    total: Double | None,
+    out: Double,
+    /,
+) -> None:
+    """Make many steps of a stream of increments over short vectors, in plain doubles.
+
+    Row t of `z` holds the draws of step t; `buffers` and `total` as in `increment_step_f32`, `state` holds the rows of
+    all buffers in order.
+    """
+    draws = array_of("z", z, np.float64, ndim=2)
+    p = array_of("output_scale", output_scale, np.float64, ndim=1)
+    table = array_of("buffers", buffers, np.float64, ndim=2)
+    held = array_of("state", state, np.float64, write=True, ndim=2)
+    sums = None if total is None else array_of("total", total, np.float64, write=True, ndim=1)
+    result = array_of("out", out, np.float64, write=True, ndim=2)
+    (n, d), b = draws.shape, len(table)
+    check_items("output_scale", p, n)
+    check_shape("buffers", table, b, 4)
+    check_shape("state", held, state_rows(table), d)
+    if sums is not None:
+        check_items("total", sums, d)
+    check_shape("out", result, n, d)
+    check_apart(
+        {"state": held, "out": result} | ({} if sums is None else {"total": sums}),
+        {"z": draws, "output_scale": p, "buffers": table},
+    )
+    for t in range(n):
+        total_now = u = draws[t]
+        row = 0
+        for gap, turn, weight, turned_weight in table:
+            a = held[row].copy()
+            moved = a - a * gap
+            if turn == 0:
+                total_now = total_now + moved * weight
+            else:
+                turned = (held[row + 1] - held[row + 1] * gap) + a * turn
+                moved = moved - held[row + 1] * turn
+                total_now = (total_now + moved * weight) + turned * turned_weight
+                held[row + 1] = turned
+            held[row] = moved + u
+            row += 1 if turn == 0 else 2
+        scaled = total_now * p[t]
+        if sums is None:
+            result[t] = scaled
+        else:
+            sums += scaled
+            result[t] = sums
 
 
 def recurrence_mixed_f64(

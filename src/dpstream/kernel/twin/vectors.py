@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import SupportsFloat, SupportsIndex
+from typing import Any, SupportsFloat, SupportsIndex
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstream.kernel.twin.arguments import (
     Double,
@@ -13,9 +14,11 @@ from dpstream.kernel.twin.arguments import (
     array_of,
     check_apart,
     check_items,
+    check_range,
     check_shape,
     check_words,
     source_of,
+    state_rows,
     whole_number,
 )
 from dpstream.kernel.twin.draws import normals_in_chunks
@@ -130,8 +133,7 @@ def _recurrence_step(
     lo, hi = whole_number("lo", lo), whole_number("hi", hi)
     result = array_of("out", out, dtype, write=True)
     row = fast.shape[1]
-    if lo % tile or not lo <= hi <= row:
-        raise ValueError(f"lo must be a multiple of {tile} and lo <= hi <= {row}, got lo={lo} and hi={hi}")
+    check_range(lo, hi, row, tile)
     count = len(fast) + (0 if slow is None else len(slow))
     check_words("words", source, hi - lo, tile)
     check_items("gaps", gap, count)
@@ -207,3 +209,216 @@ def recurrence_step_f64(
 ) -> None:
     """`recurrence_step_f32` in float64; without slow buffers, it is `RecurrenceMechanism.advance`."""
     _recurrence_step(TILE_F64, words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out)
+
+
+def _increment_step(
+    tile: int,
+    words: Words,
+    input_scale: SupportsFloat,
+    output_scale: SupportsFloat,
+    buffers: object,
+    slow: SupportsIndex,
+    slow_state: object | None,
+    fast_state: object,
+    total: object | None,
+    lo: SupportsIndex,
+    hi: SupportsIndex,
+    out: object,
+) -> None:
+    dtype = np.float32 if tile == TILE_F32 else np.float64
+    source = source_of("words", words, dtype)
+    q, p = dtype(float(input_scale)), dtype(float(output_scale))
+    table = array_of("buffers", buffers, np.float64, ndim=2)
+    slow = whole_number("slow", slow)
+    held = None if slow_state is None else array_of("slow_state", slow_state, np.float64, write=True, ndim=2)
+    fast = array_of("fast_state", fast_state, dtype, write=True, ndim=2)
+    sums = None if total is None else array_of("total", total, np.float64, write=True, ndim=1)
+    lo, hi = whole_number("lo", lo), whole_number("hi", hi)
+    result = array_of("out", out, dtype, write=True)
+    row, count = fast.shape[1], len(table)
+    check_range(lo, hi, row, tile)
+    check_shape("buffers", table, count, 4)
+    most = 0 if held is None else count
+    if slow > most:
+        raise ValueError(f"slow must be at most {most}, the buffers that have a state, got {slow}")
+    check_words("words", source, hi - lo, tile)
+    written = {"fast_state": fast, "out": result}
+    if held is not None:
+        check_shape("slow_state", held, state_rows(table[:slow]), row)
+        written["slow_state"] = held
+    check_shape("fast_state", fast, state_rows(table[slow:]), row)
+    if sums is not None:
+        check_items("total", sums, row)
+        written["total"] = sums
+    check_items("out", result, hi - lo)
+    check_apart(written, {"words": source, "buffers": table})
+    for start, z in normals_in_chunks(source, tile, "node"):
+        stop = min(hi - lo, start + z.size)
+        here, columns = slice(start, stop), slice(lo + start, lo + stop)
+        u = z[: stop - start]
+        np.multiply(u, q, out=u)
+        increment = u.copy()
+        if held is not None and slow:
+            increment += _turn(table[:slow], held[:, columns], u, np.zeros(u.size)).astype(dtype)
+        increment = _turn(table[slow:].astype(dtype), fast[:, columns], u, increment)
+        _hand_out(increment, p, None if sums is None else sums[columns], result[here])
+
+
+def _turn(table: NDArray[Any], state: NDArray[Any], u: NDArray[Any], total: NDArray[Any]) -> NDArray[Any]:
+    """Move all buffers on; return `total` and what they add to it."""
+    rows = iter(state)
+    for gap, turn, weight, turned_weight in table:
+        a = next(rows)
+        if turn == 0:
+            moved = a - a * gap
+            total = total + moved * weight
+        else:
+            b = next(rows)
+            moved = (a - a * gap) - b * turn
+            turned = (b - b * gap) + a * turn
+            total = (total + moved * weight) + turned * turned_weight
+            b[:] = turned
+        np.add(moved, u, out=a)
+    return total
+
+
+def _hand_out(increment: NDArray[Any], scale: Any, total: Double | None, out: NDArray[Any]) -> None:
+    """Write the scaled increment, or with `total` the sum of all of them so far, to `out`."""
+    increment = increment * scale
+    if total is None:
+        out[:] = increment
+        return
+    total += increment
+    out[:] = total
+
+
+def increment_step_f32(
+    words: Words,
+    input_scale: SupportsFloat,
+    output_scale: SupportsFloat,
+    buffers: Double,
+    slow: SupportsIndex,
+    slow_state: Double | None,
+    fast_state: Single,
+    total: Double | None,
+    lo: SupportsIndex,
+    hi: SupportsIndex,
+    out: Single,
+    /,
+) -> None:
+    """One step of a stream of increments, in columns ``lo .. hi - 1`` of its buffers.
+
+    A row of `buffers` is (gap, turn, weight, turned weight). Without a turn it is one row a of state, as in
+    `recurrence_step_f32`; with one it is two, (a, b), a vector that shrinks and turns: ``a' = a - gap·a - turn·b``,
+    ``b' = b - gap·b + turn·a``. The increment is ``u = input_scale · z`` plus the weighted a' and b'; then
+    ``a = a' + u`` and ``b = b'``. The first `slow` buffers live in float64: their sum is formed there, rounded once and
+    added to u; then the others are added in order.
+
+    `out` gets ``output_scale`` times the increment; with a `total`, which is kept in float64, the sum of all of them.
+    """
+    _increment_step(
+        TILE_F32, words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out
+    )
+
+
+def increment_step_f64(
+    words: Words,
+    input_scale: SupportsFloat,
+    output_scale: SupportsFloat,
+    buffers: Double,
+    slow: SupportsIndex,
+    slow_state: Double | None,
+    fast_state: Double,
+    total: Double | None,
+    lo: SupportsIndex,
+    hi: SupportsIndex,
+    out: Double,
+    /,
+) -> None:
+    """`increment_step_f32` in float64."""
+    _increment_step(
+        TILE_F64, words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out
+    )
+
+
+def _banded_step(
+    tile: int,
+    words: Words,
+    input_scale: SupportsFloat,
+    output_scale: SupportsFloat,
+    coefficients: object,
+    ring: object,
+    position: SupportsIndex,
+    total: object | None,
+    lo: SupportsIndex,
+    hi: SupportsIndex,
+    out: object,
+) -> None:
+    dtype = np.float32 if tile == TILE_F32 else np.float64
+    source = source_of("words", words, dtype)
+    q, p = dtype(float(input_scale)), dtype(float(output_scale))
+    weights = array_of("coefficients", coefficients, np.float64, ndim=1)
+    before = array_of("ring", ring, dtype, write=True, ndim=2)
+    at = whole_number("position", position)
+    sums = None if total is None else array_of("total", total, np.float64, write=True, ndim=1)
+    lo, hi = whole_number("lo", lo), whole_number("hi", hi)
+    result = array_of("out", out, dtype, write=True)
+    n, row = before.shape
+    check_range(lo, hi, row, tile)
+    if at >= max(n, 1):
+        raise ValueError(f"position must be below {n}, the rows of ring, got {at}")
+    check_words("words", source, hi - lo, tile)
+    check_items("coefficients", weights, n)
+    written = {"ring": before, "out": result}
+    if sums is not None:
+        check_items("total", sums, row)
+        written["total"] = sums
+    check_items("out", result, hi - lo)
+    check_apart(written, {"words": source, "coefficients": weights})
+    for start, z in normals_in_chunks(source, tile, "node"):
+        stop = min(hi - lo, start + z.size)
+        here, columns = slice(start, stop), slice(lo + start, lo + stop)
+        increment = z[: stop - start] * q
+        for j, weight in enumerate(weights.astype(dtype), start=1):
+            increment = increment - before[(at - j) % n, columns] * weight
+        if n:
+            before[at, columns] = increment
+        _hand_out(increment, p, None if sums is None else sums[columns], result[here])
+
+
+def banded_step_f32(
+    words: Words,
+    input_scale: SupportsFloat,
+    output_scale: SupportsFloat,
+    coefficients: Double,
+    ring: Single,
+    position: SupportsIndex,
+    total: Double | None,
+    lo: SupportsIndex,
+    hi: SupportsIndex,
+    out: Single,
+    /,
+) -> None:
+    """One step of a stream in which an increment y is ``input_scale · z`` minus the weighted sum of the n before it.
+
+    `ring` holds the last n increments, the j-th last in row ``(position - j) mod n``; y replaces the oldest one, in row
+    `position`. `out` and `total` as in `increment_step_f32`.
+    """
+    _banded_step(TILE_F32, words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out)
+
+
+def banded_step_f64(
+    words: Words,
+    input_scale: SupportsFloat,
+    output_scale: SupportsFloat,
+    coefficients: Double,
+    ring: Double,
+    position: SupportsIndex,
+    total: Double | None,
+    lo: SupportsIndex,
+    hi: SupportsIndex,
+    out: Double,
+    /,
+) -> None:
+    """`banded_step_f32` in float64."""
+    _banded_step(TILE_F64, words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out)
