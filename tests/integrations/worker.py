@@ -1,0 +1,83 @@
+"""One of two processes of a distributed training on loopback; started by test_distributed.py.
+
+usage: python -m tests.integrations.worker MODE RANK FOLDER
+"""
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
+from torch import distributed, nn
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
+
+import dpstream as dp
+from dpstream.adapters.torch import PrivateGradients
+from dpstream.testing import fixed_key
+
+from .training import loader, model, private, train
+
+KEY = fixed_key("workers")
+
+
+def full(tensor):
+    return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().clone()
+
+
+def shards():
+    """`privatize` on tensors that are sharded, one of them unevenly, so that the last rank of `odd` has nothing."""
+    mesh = init_device_mesh("cpu", (2,))
+    shapes = {"big": (1001, 37), "odd": (1, 130), "narrow": (5, 3)}
+    parameters = {
+        name: nn.Parameter(distribute_tensor(torch.zeros(shape), mesh, [Shard(0)])) for name, shape in shapes.items()
+    }
+    run = PrivateGradients(
+        parameters,
+        horizon=8,
+        budget=dp.zcdp(0.5),
+        max_grad_norm=1.0,
+        mechanism=dp.mechanisms.BufferedToeplitz(8),
+        key=KEY,
+    )
+    made = []
+    for _ in range(3):
+        given = {n: distribute_tensor(torch.full(s, 0.5), mesh, [Shard(0)]) for n, s in shapes.items()}
+        made.append({name: full(g) for name, g in run.privatize(given).items()})
+    held = sum(noise._stream._engine.draws.coordinates for noise in run._noise._streams.values() if noise._stream)
+    return {"made": made, "held": held}
+
+
+def replicated():
+    """DistributedDataParallel through Opacus: every worker adds the same noise to the sum over both."""
+    net = DifferentiallyPrivateDistributedDataParallel(model())
+    net, optimizer, batches = private(net, loader(), key=KEY)
+    for _ in range(2):
+        train(net, optimizer, batches)
+    return {name.removeprefix("_module.").removeprefix("module."): full(p) for name, p in net.named_parameters()}
+
+
+def sharded():
+    """FSDP2 (`fully_shard`) with Opacus' ghost clipping."""
+    net = model()
+    for layer in net:
+        fully_shard(layer)
+    fully_shard(net)
+    net, optimizer, criterion, batches = private(
+        net, loader(), key=KEY, grad_sample_mode="ghost_fsdp", criterion=nn.CrossEntropyLoss()
+    )
+    for _ in range(2):
+        train(net, optimizer, batches, criterion=criterion)
+    return {name.removeprefix("_module."): full(p) for name, p in net.named_parameters()}
+
+
+if __name__ == "__main__":
+    mode, rank, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    warnings.simplefilter("ignore")
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    torch.save({"shards": shards, "replicated": replicated, "sharded": sharded}[mode](), folder / f"{mode}.{rank}")
+    distributed.destroy_process_group()
