@@ -1,6 +1,7 @@
 """`dpstream count --follow` and real processes: pipes that stay open, Ctrl-C, readers that go away."""
 
 import csv
+import datetime as dt
 import io
 import os
 import signal
@@ -171,3 +172,32 @@ def test_a_disk_that_is_full(tmp_path):
     assert "Traceback" not in said
     assert "dpstream count: standard output: No space left on device. 366 steps were released and the budget is" in said
     assert "treat what was written as published" in said
+
+
+def test_the_clock_closes_steps_of_a_quiet_pipe(following, path):  # noqa: F811
+    """With --through now steps are released when they have ended, whether or not a row comes."""
+    every = ["--time", "when", "--time-zone", "UTC", "--every", "1s", "--rho", "0.5", "--unbounded", "--through", "now"]
+    first = dt.datetime.now(dt.UTC).replace(microsecond=0) - dt.timedelta(seconds=2)
+    process = following("--store", path, "--from", first.isoformat(), usual=every)
+    feed(process, f"when\n{first.isoformat()}\n{first.isoformat()}\n")
+    header, *lines = (process.stdout.readline().decode() for _ in range(6))
+    assert header == "step,start,value,stddev,low,high\n"
+    assert [line.split(",")[0] for line in lines] == ["1", "2", "3", "4", "5"]
+    feed(process, f"{first.isoformat()}\n")  # too late, however quiet it was
+    assert process.stdout.readline().startswith(b"6,")
+    interrupt(process)
+    process.communicate(timeout=PATIENCE)
+    with dp.Store(path) as store:
+        inputs = store.recorded_inputs("count", 1, store.streams()[0].t).tolist()
+    assert sum(inputs) == inputs[0] == 2
+
+
+def test_rows_ahead_of_the_clock_close_nothing(following):
+    every = ["--time", "when", "--time-zone", "UTC", "--rho", "5e5", "--unbounded", "--through", "now"]
+    today = dt.datetime.now(dt.UTC).date()
+    start, ahead = today - dt.timedelta(days=2), today + dt.timedelta(days=3)
+    process = following("--from", start, usual=every)
+    rows = [start, ahead, start, today, today - dt.timedelta(days=1)]
+    rest, said = process.communicate(b"when\n" + b"".join(f"{day}\n".encode() for day in rows), timeout=PATIENCE)
+    assert [line.split(",")[2] for line in rest.decode().splitlines()[1:]] == ["2", "3"]
+    assert b"too late" not in said

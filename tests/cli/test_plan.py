@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 import dpstream as dp
 from dpstream.cli.app import CommandGroup
 from dpstream.cli.plan import plan
-from dpstream.mechanisms import Binary, GrowingSmooth, SignedDigits, SmoothBinary, Unbounded
-from dpstream.release.interval import half_width, noise_at
-from dpstream.release.least_budget import largest_error, widest_noise
+from dpstream.mechanisms import BalancedToeplitz, Binary, GrowingSmooth, SignedDigits, SmoothBinary, Unbounded
+from dpstream.release.interval import half_width, noise_at, rounded_variance
+from dpstream.release.least_budget import largest_error, mean_rounded_variance, widest_noise
 
 app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
 app.command()(plan)
@@ -221,3 +221,21 @@ def test_what_makes_no_sense_is_one_line(options, message):
     assert result.exit_code == 2
     assert message in result.output
     assert result.output.count("\n") == 1
+
+
+@pytest.mark.parametrize("budget", [("--epsilon", "100"), ("--rho", "50"), ("--rho", "3"), ("--epsilon", "2")])
+@pytest.mark.parametrize("end", [("--horizon", "365"), ("--horizon", "5000"), ("--unbounded",)])
+def test_no_mean_is_above_its_maximum(budget, end):
+    answer = json.loads(CliRunner().invoke(app, ["plan", *budget, *end, "--json"]).output)
+    assert answer["mechanisms"]
+    for row in answer["mechanisms"]:
+        assert 0 < row["mean_stddev"] <= row["max_stddev"] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 30.0])
+@pytest.mark.parametrize(
+    "mechanism", [BalancedToeplitz(300), SmoothBinary(300, noise="laplace"), Binary(300)], ids=repr
+)
+def test_the_mean_is_that_of_every_release(mechanism, scale):
+    wanted = np.mean([rounded_variance(noise_at(mechanism, scale, t)) for t in range(1, 301)])
+    assert mean_rounded_variance(mechanism, scale, 300) == pytest.approx(wanted, rel=1e-6)

@@ -99,3 +99,23 @@ def test_zones_move_the_calendar_not_the_moment():
 def test_unknown_zones(zone):
     with pytest.raises(InvalidArgument, match="time_zone must be a name such as Europe/Vienna"):
         Timestamps("when", None, zone)
+
+
+@pytest.mark.parametrize("text", ["2016-12-31T23:59:60", "2016-12-31 23:59:60.5", "2016-12-31T23:59:60Z"])
+def test_a_leap_second_stays_on_its_day(text):
+    (moment,) = read([text])
+    assert (moment.year, moment.month, moment.day, moment.hour, moment.minute) == (2016, 12, 31, 23, 59)
+    before, same, after = read(["2016-12-31T23:59:59", "2016-12-31T23:59:60", "2017-01-01T00:00:00"])
+    assert before == same < after
+
+
+def test_hours_that_come_twice_are_counted():
+    timestamps = Timestamps("when", None, "Europe/Vienna")
+    texts = ["2026-10-25 01:59:59", "2026-10-25 02:00:00", "2026-10-25 02:59:59", "2026-10-25 03:00:00"]
+    moments = timestamps.read(Table(pl.DataFrame({"when": texts}), str))
+    assert timestamps.ambiguous == 2
+    offsets = [moment.utcoffset() for moment in moments]
+    assert offsets == [dt.timedelta(hours=hours) for hours in (2, 2, 2, 1)]
+    aware = Timestamps("when", None, "Europe/Vienna")
+    aware.read(Table(pl.DataFrame({"when": ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00"]}), str))
+    assert (aware.ambiguous, aware.offsets) == (0, True)
