@@ -89,7 +89,7 @@ def test_several_steps_cost_as_many_times_as_much() -> None:
 
 def test_the_default_inner_mechanism() -> None:
     assert Unbounded() == Unbounded(inner=SmoothBinary) != Unbounded(Binary)
-    assert repr(Unbounded()) == "Unbounded(inner=SmoothBinary)"
+    assert repr(Unbounded()) == "Unbounded(inner=SmoothBinary, noise='gaussian')"
     assert repr(Unbounded(noise="laplace")) == "Unbounded(inner=SmoothBinary, noise='laplace')"
     assert Unbounded(noise="laplace") == Unbounded(SmoothBinary, noise="laplace") != Unbounded()
     assert hash(Unbounded()) == hash(Unbounded(SmoothBinary))

@@ -28,6 +28,7 @@ from dpstream.mechanisms.base import NoiseLaw, check_noise_law
 from dpstream.mechanisms.buffered_toeplitz import Exponentials, zolotarev
 from dpstream.mechanisms.fitted_table import read_table
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
+from dpstream.mechanisms.scaled_toeplitz import to_float32_precision
 from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, lower_toeplitz
 from dpstream.participation import Participation
 
@@ -94,11 +95,6 @@ class AnytimeToeplitz(RecurrenceMechanism):
     def horizon(self) -> int:  # type: ignore[override]
         """The limit: a step past it is refused."""
         return self.limit
-
-    @property
-    def identity(self) -> str:
-        """The constructor call and the table that p and q come from."""
-        return f"{self!r}, table {read_table(TABLE).digest}"
 
     @property
     def gaps(self) -> NDArray[np.float64]:
@@ -330,4 +326,5 @@ def _levels(limit: int) -> Levels:
     padded = np.concatenate((knots[[0, 0, 0]], knots, knots[[-1, -1, -1]]))
     starts, widths = _levels_to(limit)
     p, q = np.exp(scipy.interpolate.BSpline(padded, coefficients, 3)(np.log(starts + 0.5 * (widths - 1)))).T.copy()
+    p, q = to_float32_precision(p), to_float32_precision(q)
     return Levels(limit, *zolotarev(8.0 / limit, row["buffers"]), p, q)

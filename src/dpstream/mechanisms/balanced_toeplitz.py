@@ -27,7 +27,7 @@ from dpstream.mechanisms.base import NoiseLaw, check_noise_law
 from dpstream.mechanisms.buffered_toeplitz import MOST_BUFFERS, Exponentials, zolotarev
 from dpstream.mechanisms.fitted_table import read_table
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
-from dpstream.mechanisms.scaled_toeplitz import ColumnProducts, column_norms, row_norms
+from dpstream.mechanisms.scaled_toeplitz import ColumnProducts, column_norms, row_norms, to_float32_precision
 from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, lower_toeplitz
 from dpstream.mechanisms.toeplitz_participation import lag_bound
 from dpstream.participation import Participation
@@ -107,11 +107,6 @@ class BalancedToeplitz(RecurrenceMechanism):
         check_noise_law("BalancedToeplitz", self.noise, allowed=("gaussian",))
 
     @property
-    def identity(self) -> str:
-        """The constructor call, the table that p and q come from, and how they are evened out."""
-        return f"{self!r}, table {read_table(TABLE).digest}, least row {LEAST_ROW}"
-
-    @property
     def gaps(self) -> NDArray[np.float64]:
         """1 - θ_i, slowest first."""
         return self._sides[0].gaps
@@ -155,9 +150,10 @@ class BalancedToeplitz(RecurrenceMechanism):
         p raises the sensitivity by less than 0.1 % and makes all releases alike to 10 %.
         """
         p, q = self._from_table()
+        q = to_float32_precision(q)
         unscaled = row_norms(self._sides[0], np.ones(self.horizon), q)
         rows = p**2 * unscaled
-        p *= np.sqrt(np.maximum(1.0, LEAST_ROW * rows.max() / rows))
+        p = to_float32_precision(p * np.sqrt(np.maximum(1.0, LEAST_ROW * rows.max() / rows)))
         rows = p**2 * unscaled
         for array in (p, q, rows):
             array.flags.writeable = False

@@ -11,13 +11,15 @@ Two views of the same mechanism are offered and held against each other by the t
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpstream.arguments import check_whole
 from dpstream.errors import (
@@ -38,6 +40,7 @@ __all__ = [
     "State",
     "Value",
     "check_noise_law",
+    "sampled_steps",
 ]
 
 NoiseLaw = Literal["gaussian", "laplace"]
@@ -51,6 +54,9 @@ ARRAY_LIMIT = 2**28
 
 #: A computed sensitivity is rounded up by this much, so that floating-point error in it never costs privacy.
 SAFETY = 1.0 + 1e-12
+
+#: How far the identity of a mechanism without a last release looks.
+SAMPLED_LIMIT = 2**16
 
 #: What a stream's noise is made of: a NumPy array, but also a float, a fraction or a ball of Arb. A pure step may use
 #: nothing but + and - between two of them and * with a Python float, so that one step serves them all.
@@ -95,10 +101,18 @@ class Mechanism(ABC):
     sensitivity_of: SensitivityOf = "nodes"
     reference: ClassVar[str]
 
-    @property
+    @cached_property
     def identity(self) -> str:
-        """What the noise depends on, in words: part of every stream's key, so that other noise has other keys."""
-        return repr(self)
+        """What the noise depends on: part of every stream's key, so that other noise has other keys.
+
+        The constructor call, and a digest of the computed numbers that the noise is made of: if another version or
+        another library computes one of them differently, in the last digit, it makes other noise and has another key.
+        """
+        content = hashlib.sha256()
+        for array in self.computed_numbers():
+            numbers = np.ascontiguousarray(array, dtype="<f8")
+            content.update(repr(numbers.shape).encode() + numbers.tobytes())
+        return f"{self!r} {content.hexdigest()}"
 
     # -- what each mechanism must say ---------------------------------------------------------------------------
 
@@ -173,6 +187,13 @@ class Mechanism(ABC):
     def widest_row_weights(self, steps: int) -> list[float]:
         """Return `row_weights` of the release with the largest variance among the first `steps`."""
         return self.row_weights(int(self.squared_row_norms(steps).argmax()) + 1)
+
+    def computed_numbers(self) -> Iterable[ArrayLike]:
+        """Return the numbers that the noise is made of, or enough of them to notice a change: `identity` digests them.
+
+        By default the first rows of L; kinds return what they stream from, at `sampled_steps`.
+        """
+        yield self._factors(min(self.horizon or 32, 32))[0]
 
     @property
     def table_bytes(self) -> int:
@@ -266,6 +287,18 @@ class Mechanism(ABC):
         if self.horizon is not None and t > self.horizon:
             raise HorizonExceeded(horizon=self.horizon, step=t)
         return t
+
+
+def sampled_steps(horizon: int | None) -> list[tuple[int, int]]:
+    """Return runs (first step, how many) that `Mechanism.identity` looks at: both ends, and around powers of two.
+
+    >>> sampled_steps(100)
+    [(1, 64), (63, 3), (97, 4)]
+    """
+    last = SAMPLED_LIMIT if horizon is None else horizon
+    runs = [(1, min(last, 64))]
+    runs += [(2**k - 1, 3) for k in range(6, last.bit_length()) if 2**k + 1 <= last]
+    return [*runs, (last - 3, 4)] if last > 64 else runs
 
 
 def check_noise_law(mechanism: str, noise: object, allowed: tuple[NoiseLaw, ...] = ("gaussian", "laplace")) -> NoiseLaw:

@@ -233,7 +233,7 @@ def mechanism_named(text: str, horizon: int | None, noise: NoiseLaw) -> Mechanis
     Examples
     --------
     >>> mechanism_named("smooth-binary", 1000, "gaussian")
-    SmoothBinary(horizon=1000, noise='gaussian', padded=True, sensitivity_of='releases', zeros=5, ones=8)
+    SmoothBinary(horizon=1000, noise='gaussian', padded=True, sensitivity_of='releases', zeros=4, ones=10)
     >>> mechanism_named("anytime", None, "gaussian")
     AnytimeToeplitz(limit=1099511627776)
     >>> mechanism_named("bnary", 10, "laplace")

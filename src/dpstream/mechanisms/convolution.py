@@ -9,16 +9,20 @@ Fischer and Stockmeyer 1974; used for private streams by Choquette-Choo et al. 2
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value
+from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value, sampled_steps
 
 __all__ = ["ConvolutionMechanism", "ConvolutionState", "carry_forward", "carry_size"]
+
+
+#: How many coefficients a mechanism's identity looks at.
+SAMPLED_COEFFICIENTS = 1024
 
 
 def carry_size(t: int) -> int:
@@ -77,6 +81,12 @@ class ConvolutionMechanism(Mechanism):
     def table_bytes(self) -> int:
         """Coefficients and scalings: two doubles a step."""
         return 16 * (self.horizon or 0)
+
+    def computed_numbers(self) -> Iterator[NDArray[np.float64]]:
+        """Return the first coefficients, and the scalings of sampled steps."""
+        yield self.coefficients(min(self.horizon or SAMPLED_COEFFICIENTS, SAMPLED_COEFFICIENTS))
+        for first, count in sampled_steps(self.horizon):
+            yield self.input_scale(first, count)
 
     def noise_of_release(self, t: int, draw: Callable[[int, int], Value]) -> Value:
         """Return (L z)_t term by term: linear in t, where replaying the pure step without FFT would be quadratic."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -82,6 +82,10 @@ class DenseMechanism(Mechanism):
         for draw, entry in zip(history[1:], row[1:], strict=True):
             noise = noise + draw * entry
         return noise, DenseState(t, history)
+
+    def computed_numbers(self) -> Iterator[NDArray[np.float64]]:
+        """Return L."""
+        yield self.left
 
     def noise_of_release(self, t: int, draw: Callable[[int, int], Value]) -> Value:
         """Return row t of L times the draws, without replaying earlier releases."""

@@ -10,6 +10,7 @@ safe bound otherwise.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -78,6 +79,10 @@ class FromCoefficients(GivenNumbers, ConvolutionMechanism):
     def coefficients(self, count: int) -> NDArray[np.float64]:
         """Return the first `count` coefficients, at most as many as there are."""
         return self.numbers[:count]
+
+    def computed_numbers(self) -> Iterator[NDArray[np.float64]]:
+        """Return all coefficients."""
+        yield self.numbers
 
     @cached_property
     def _column(self) -> tuple[NDArray[np.float64], float]:

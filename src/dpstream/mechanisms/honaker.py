@@ -13,7 +13,7 @@ of the tree, amortised constant time, and the sensitivity is that of the release
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import sqrt
 from typing import ClassVar
@@ -66,8 +66,7 @@ class Honaker(StackMechanism):
     sensitivity_of = "releases"
 
     horizon: int
-    _: KW_ONLY
-    noise: NoiseLaw = "gaussian"
+    noise: NoiseLaw = field(default="gaussian", kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", check_horizon(self.horizon))

@@ -9,13 +9,13 @@ draw in. The decay is stored as the gap 1 - θ, which for slow buffers is far be
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value
+from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value, sampled_steps
 
 __all__ = ["RecurrenceMechanism", "RecurrenceState"]
 
@@ -60,6 +60,14 @@ class RecurrenceMechanism(Mechanism):
     @property
     def memory(self) -> int:
         return len(self.gaps)
+
+    def computed_numbers(self) -> Iterator[NDArray[np.float64]]:
+        """Return gaps and weights, and the scalings of sampled steps."""
+        yield self.gaps
+        yield self.weights
+        for first, count in sampled_steps(self.horizon):
+            yield self.input_scale(first, count)
+            yield self.output_scale(first, count)
 
     def start(self) -> RecurrenceState:
         return RecurrenceState(0, ())

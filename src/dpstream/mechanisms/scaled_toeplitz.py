@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from dpstream.mechanisms.buffered_toeplitz import Exponentials
 
-__all__ = ["ColumnProducts", "column_norms", "row_norms"]
+__all__ = ["ColumnProducts", "column_norms", "row_norms", "to_float32_precision"]
 
 #: Long enough to hide the cost of a call, short enough for the cache.
 BLOCK = 2**14
@@ -57,6 +57,15 @@ def column_norms(right: Exponentials, p: NDArray[np.float64], q: NDArray[np.floa
             alone += shared_a
         norms[block] = alone
     return norms
+
+
+def to_float32_precision(scales: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round scalings to 24 significant bits.
+
+    Exponentials differ in their last digit from one computer's library to another's. Scalings are free to be anything
+    (R follows from them), so they are rounded: then both computers make the same mechanism and the same noise.
+    """
+    return scales.astype(np.float32).astype(np.float64)
 
 
 class ColumnProducts:

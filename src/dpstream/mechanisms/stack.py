@@ -8,14 +8,14 @@ and a new node is one draw and one addition, ``top + weight · draw``. Nothing i
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import Mechanism, State, Value
+from dpstream.mechanisms.base import Mechanism, State, Value, sampled_steps
 
 __all__ = ["Entry", "Move", "Moves", "StackMechanism", "StackState"]
 
@@ -121,6 +121,15 @@ class StackMechanism(Mechanism):
             node = draw(entry.step, entry.slot) * entry.weight
             stack.append(stack[-1] + node if stack else node)
         return self.advance(self.state_at(t - 1, stack), [draw(t, slot) for slot in range(self.draws_at(t))])[0]
+
+    def computed_numbers(self) -> Iterator[NDArray[np.float64]]:
+        """Return the moves of sampled steps: what each pops, pushes, adds and mixes."""
+        for first, count in sampled_steps(self.horizon):
+            cursor = self._cursor(first - 1)
+            for _ in range(count):
+                move, cursor = self._next_move(cursor)
+                sizes = (move.pops, len(move.pushes), len(move.padding))
+                yield np.array([*sizes, *move.pushes, *move.padding, *move.mix], dtype=np.float64)
 
     def row_weights(self, t: int) -> list[float]:
         """Return the weights of the stack's entries and of the padding."""

@@ -14,13 +14,13 @@ total.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import DrawsPerStep, Mechanism, NoiseLaw, State, Value, check_noise_law
@@ -36,6 +36,9 @@ TOTALS_SLOT = 2**20
 #: `SmoothBinary` inside, V at 2^10 .. 2^30 steps is within 2 % (Gaussian) or 6 % (Laplace) of that of the
 #: best share for each length.
 INNER_SHARE: dict[NoiseLaw, float] = {"gaussian": 2.0 / 3.0, "laplace": 0.77}
+
+#: How many epochs `Unbounded.identity` looks at: 255 steps.
+SAMPLED_EPOCHS = 8
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Unbounded(Mechanism):
     >>> from dpstream.mechanisms.square_root import SquareRoot
     >>> m = Unbounded(SquareRoot)
     >>> m, m.draws_at(7), m.draws_at(8)
-    (Unbounded(inner=SquareRoot), 1, 2)
+    (Unbounded(inner=SquareRoot, noise='gaussian'), 1, 2)
     >>> round(m.sensitivity(), 6), round(m.variance(1000), 2)
     (1.0, 40.9)
     """
@@ -101,8 +104,7 @@ class Unbounded(Mechanism):
         object.__setattr__(self, "sensitivity_of", first.sensitivity_of)
 
     def __repr__(self) -> str:
-        noise = "" if self.noise == "gaussian" else f", noise={self.noise!r}"
-        return f"Unbounded(inner={cast('type[Mechanism]', self.inner).__name__}{noise})"
+        return f"Unbounded(inner={cast('type[Mechanism]', self.inner).__name__}, noise={self.noise!r})"
 
     def epoch(self, j: int) -> Mechanism:
         """Return the inner mechanism of epoch j."""
@@ -148,6 +150,12 @@ class Unbounded(Mechanism):
         noise, inner_state = self.epoch(j).advance(inner_state, draws)
         noise = noise * self.scales(j)[1]
         return (noise if finished is None else noise + finished), UnboundedState(t, finished, inner_state)
+
+    def computed_numbers(self) -> Iterator[ArrayLike]:
+        """Return the scales of the first epochs, and what their inner mechanisms are made of."""
+        for j in range(SAMPLED_EPOCHS):
+            yield self.scales(j)
+            yield np.frombuffer(self.epoch(j).identity.encode(), dtype=np.uint8)
 
     def noise_of_release(self, t: int, draw: Callable[[int, int], Value]) -> Value:
         """Return the inner noise plus the totals; that of epoch j - 1 is draw `TOTALS_SLOT` of step 2^j."""

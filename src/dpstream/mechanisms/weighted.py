@@ -11,7 +11,7 @@ largest variance.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import sqrt
 from typing import ClassVar, TypeVar
@@ -66,8 +66,7 @@ class WeightedTree(OneNodeTree):
     reference: ClassVar[str] = "dpstream, docs/mathematics.md"
 
     horizon: int
-    _: KW_ONLY
-    noise: NoiseLaw = "gaussian"
+    noise: NoiseLaw = field(default="gaussian", kw_only=True, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", check_horizon(self.horizon))
