@@ -10,6 +10,7 @@ from dpstream.errors import InvalidArgument
 from dpstream.mechanisms import Binary, BufferedToeplitz, SmoothBinary
 from dpstream.noise import stream as stream_module
 from dpstream.noise.draws import Draws
+from dpstream.noise.exact_rounding import ExactRounding
 from dpstream.noise.keystream import Keystream
 from dpstream.testing import fixed_key
 
@@ -55,15 +56,15 @@ def test_a_guard_band_a_million_times_wider_changes_no_integer(name, monkeypatch
 
     plain = {scale: values(scale) for scale in (1e5, 1e9)}
     asked = 0
-    honest_guard, honest_refine = NoiseStream._guard, NoiseStream._ideal_integer
+    honest_guard, honest_refine = ExactRounding.guard, ExactRounding.integer
 
     def refine(self, t, coordinate):
         nonlocal asked
         asked += 1
         return honest_refine(self, t, coordinate)
 
-    monkeypatch.setattr(NoiseStream, "_guard", lambda self, t, largest: min(0.5, 1e6 * honest_guard(self, t, largest)))
-    monkeypatch.setattr(NoiseStream, "_ideal_integer", refine)
+    monkeypatch.setattr(ExactRounding, "guard", lambda self, t, largest: min(0.5, 1e6 * honest_guard(self, t, largest)))
+    monkeypatch.setattr(ExactRounding, "integer", refine)
     np.testing.assert_array_equal(values(1e9), plain[1e9])
     assert asked == STEPS
     np.testing.assert_array_equal(values(1e5), plain[1e5])
@@ -118,7 +119,7 @@ def test_long_recurrences_stay_exact():
     stream = NoiseStream(BufferedToeplitz(2000), 1e6, dtype="int64", key=fixed_key("long"))
     values = stream.block(2000)
     for t in (1, 1000, 2000):
-        assert values[t - 1] == stream._ideal_integer(t, 0)
+        assert values[t - 1] == stream._rounding.integer(t, 0)
 
 
 def test_rounding_adds_a_twelfth_to_the_variance():

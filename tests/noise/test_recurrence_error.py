@@ -120,7 +120,7 @@ def test_few_releases_need_balls(name, coordinates):
     for mechanism in (LONG[name](), SHORT[name]()):
         for scale in (30.0, 1e4):
             stream = NoiseStream(mechanism, scale, coordinates, dtype="int64")
-            assert 2 * stream._guard(mechanism.horizon, 5 * scale) < 5e-10 * scale
+            assert 2 * stream._rounding.guard(mechanism.horizon, 5 * scale) < 5e-10 * scale
 
 
 def test_tables_are_the_powers_of_the_poles():
@@ -168,4 +168,4 @@ def test_weights_of_any_sign_are_streamed_by_the_pure_step_in_the_exact_lane():
     values = stream.block(300)
     assert stream._engine.error(300) < 1e-10
     for t in (1, 2, 150, 300):
-        assert values[t - 1].tolist() == [stream._ideal_integer(t, 0), stream._ideal_integer(t, 1)]
+        assert values[t - 1].tolist() == [stream._rounding.integer(t, 0), stream._rounding.integer(t, 1)]

@@ -346,6 +346,18 @@ def test_bad_shape(shape):
         NoiseStream(Binary(5), 1.0, shape)
 
 
+def test_too_many_sides():
+    with pytest.raises(InvalidArgument, match="shape must be of at most 63 sides"):
+        NoiseStream(Binary(5), 1.0, (1,) * 64)
+    assert NoiseStream(Binary(5), 1.0, (1,) * 63).block(2).ndim == 64
+
+
+@pytest.mark.parametrize("state", [None, 7, "DPNS", [1, 2]])
+def test_a_state_that_is_no_bytes(state):
+    with pytest.raises(StateError, match="state must be the bytes that state\\(\\) returned, got"):
+        NoiseStream.from_state(state, Binary(5), 1.0, key=fixed_key("stream"))
+
+
 @pytest.mark.parametrize("scale", [0, -1, math.nan, math.inf, "1", True])
 def test_bad_scale(scale):
     with pytest.raises(InvalidArgument, match="scale must be a positive, finite number"):

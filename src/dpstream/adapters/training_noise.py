@@ -277,7 +277,7 @@ class _PartNoise:
         if self._stream.shape == out.shape:
             make(out)
         else:
-            out[...] = make()[self._skip : self._skip + self.size]
+            out[...] = np.asarray(make())[self._skip : self._skip + self.size]
 
     def skip_to(self, t: int) -> None:
         """Make the steps up to t and throw their noise away."""

@@ -249,7 +249,7 @@ def _resumed_noise() -> Row:
             noise = NoiseStream(*settings, **options)
             parts = [noise.block(2)]
             noise = NoiseStream.from_state(noise.state(), *settings, **options)
-            parts.append(noise.step()[None].copy())
+            parts.append(np.asarray(noise.step())[None].copy())
             noise.block(2)
             noise.seek(3)
             parts.append(noise.block(horizon - 3))

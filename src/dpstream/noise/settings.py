@@ -20,6 +20,8 @@ __all__ = ["check_dtype", "check_part", "check_scale", "check_shape", "check_thr
 
 #: Above this many coordinates a stream uses all processors unless told otherwise.
 THREADED_COORDINATES = 1 << 18
+#: NumPy's arrays have at most 64 sides, and those of `block` have one more than a release.
+MOST_SIDES = 63
 #: Exactly rounded noise may be this large: far beyond any use, far below 2^62.
 LARGEST_EXACT_SCALE = 1e12
 
@@ -72,6 +74,8 @@ def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
         sides = (shape,) if isinstance(shape, (int, np.integer)) and not isinstance(shape, bool) else tuple(shape)  # type: ignore[arg-type]
     except TypeError:
         raise InvalidArgument("shape", shape, "a whole number or a tuple of whole numbers") from None
+    if len(sides) > MOST_SIDES:
+        raise InvalidArgument("shape", shape, f"of at most {MOST_SIDES} sides (NumPy has 64, and `block` adds one)")
     checked = tuple(check_whole("shape", side) for side in sides)
     if math.prod(checked) > COORDINATES_LIMIT:
         raise InvalidArgument("shape", shape, f"at most {COORDINATES_LIMIT} coordinates in all")

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dpstream import kernel
 from dpstream.arguments import check_whole
 from dpstream.errors import (
     ForkedStream,
@@ -27,8 +26,8 @@ from dpstream.errors import (
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.draws import STEPS_LIMIT, Draws
-from dpstream.noise.engine import UNIT, Chunks, make_engine
-from dpstream.noise.exact import nearest_integer
+from dpstream.noise.engine import Chunks, make_engine
+from dpstream.noise.exact_rounding import ExactRounding
 from dpstream.noise.keystream import Keystream, check_key, derive_from_digest, fresh_key
 from dpstream.noise.saved_state import SavedState, open_state, seal_state
 from dpstream.noise.settings import (
@@ -48,6 +47,10 @@ __all__ = ["NoiseStream"]
 LOOKAHEAD_VALUES = 512
 #: ... and `block` this many at a time, which keeps its temporaries in cache.
 BLOCK_VALUES = 1 << 15
+
+#: What a step returns: an array of the stream's dtype, or a NumPy scalar of it if the shape is ().
+Noise: TypeAlias = NDArray[Any] | np.float32 | np.float64 | np.int64
+Array = TypeVar("Array", bound=NDArray[Any])
 
 
 class NoiseStream:
@@ -89,12 +92,12 @@ class NoiseStream:
     >>> from dpstream.testing import fixed_key
     >>> noise = NoiseStream(SmoothBinary(1000), scale=3.0, dtype="int64", key=fixed_key("docs"))
     >>> [int(noise.step()) for _ in range(5)]
-    [...]
+    [-14, 8, -8, 0, 3]
     >>> noise.t
     5
     >>> again = NoiseStream(SmoothBinary(1000), scale=3.0, dtype="int64", key=fixed_key("docs"))
     >>> again.block(5).tolist()
-    [...]
+    [-14, 8, -8, 0, 3]
     """
 
     def __init__(
@@ -135,6 +138,8 @@ class NoiseStream:
         self._draws = Draws(keystream, self._mechanism.noise, whole, work, exact=self._exact, part=self._part)
         gain = 1.0 if self._exact or self._draws.narrow else self._scale
         self._engine = make_engine(self._mechanism, self._draws, Chunks(self._coordinates, self._threads), gain)
+        self._rounding = ExactRounding(self._engine, self._draws, self._scale) if self._exact else None
+        self._most = STEPS_LIMIT if self._mechanism.horizon is None else self._mechanism.horizon
         self._turn = Turn()
         self._t = 0
         self._intact = True
@@ -191,8 +196,12 @@ class NoiseStream:
 
     # -- stepping -------------------------------------------------------------------------------------------------
 
-    def step(self, out: NDArray[Any] | None = None) -> Any:
-        """The noise of the next release, in a new array (a NumPy scalar if the shape is ()) or in `out`.
+    @overload
+    def step(self, out: None = None) -> Noise: ...
+    @overload
+    def step(self, out: Array) -> Array: ...
+    def step(self, out: NDArray[Any] | None = None) -> Noise:
+        """Return the noise of the next release, in a new array (a NumPy scalar if the shape is ()) or in `out`.
 
         Raises
         ------
@@ -213,12 +222,23 @@ class NoiseStream:
             except IndexError:
                 turn.wait()
         try:
-            self._check_room(1)
+            if turn.forks != forks.count:
+                raise ForkedStream
+            if self._t >= self._most:
+                raise HorizonExceeded(horizon=self._most, step=self._t + 1)
+            if not self._intact:
+                self._mend()
+            if out is None and not self._made and self._ahead_at < len(self._ahead) and not self._tracking:
+                # A number that is made already: no call stands between these lines, so no interrupt comes between them.
+                value: Noise = self._ahead[self._ahead_at, 0]
+                self._ahead_at += 1
+                self._t += 1
+                return value
             return self._step(out)
         finally:
             turn.append(None)
 
-    def _step(self, out: NDArray[Any] | None) -> Any:
+    def _step(self, out: NDArray[Any] | None) -> Noise:
         """Make the next step; the caller holds the turn and has checked that there is room."""
         target = self._target(out)
         noise = target.reshape(self._coordinates)
@@ -230,16 +250,24 @@ class NoiseStream:
             self._ahead_at += 1
         else:
             self._wide_step(noise)
-        self._check_fork()
+        if self._turn.forks != forks.count:  # a handler forked in the middle: the step is the parent's
+            raise ForkedStream
         if self._tracking:
             self._last = noise.copy()
         self._t += 1
         self._intact = True
         return target if out is not None or self._made else target[()]
 
+    @overload
+    def increment(self, out: None = None) -> Noise: ...
+    @overload
+    def increment(self, out: Array) -> Array: ...
+    def increment(self, out: NDArray[Any] | None = None) -> Noise:
+        """Return the noise of the next release minus that of the one before: what DP-FTRL adds to a gradient."""
+        return self._increment(out)
+
     @in_turn
-    def increment(self, out: NDArray[Any] | None = None) -> Any:
-        """The noise of the next release minus that of the one before: what DP-FTRL adds to a gradient."""
+    def _increment(self, out: NDArray[Any] | None) -> Noise:
         self._check_room(1)
         target = self._target(out)
         if not self._tracking:
@@ -254,7 +282,7 @@ class NoiseStream:
 
     @in_turn
     def block(self, n: int) -> NDArray[Any]:
-        """The noise of the next `n` releases, one row each: the same values as n calls of `step`."""
+        """Return the noise of the next `n` releases, one row each: the same values as n calls of `step`."""
         n = check_whole("n", n, least=0)
         self._check_room(n)
         out = np.empty((n, self._coordinates), dtype=self._dtype)
@@ -290,7 +318,7 @@ class NoiseStream:
         self._tracking, self._last = False, None
 
     def fresh(self, key: bytes | None = None) -> NoiseStream:
-        """A stream with the same settings and its own key, from step 1. It has a budget of its own."""
+        """Return a stream with the same settings and its own key, from step 1. It has a budget of its own."""
         return NoiseStream(
             self._mechanism,
             self._scale,
@@ -305,7 +333,7 @@ class NoiseStream:
 
     @in_turn
     def state(self) -> bytes:
-        """Where the stream stands, to go on from in another process; the format is in `saved_state`.
+        """Return where the stream stands, to go on from in another process; the format is in `saved_state`.
 
         The key is not in it: whoever wants to go on must bring it along.
         """
@@ -315,7 +343,8 @@ class NoiseStream:
                 "this stream made its own key, which is never shown, so a saved state could not be opened again;"
                 " give the stream a key of yours to save it"
             )
-        self._mend_if_broken()
+        if not self._intact:
+            self._mend()
         base, arrays = self._ahead_base if self._draws.narrow else (self._engine.t, self._engine.arrays())
         return seal_state(SavedState(self._t, base, arrays), self._configuration(), self._state_key)
 
@@ -337,8 +366,10 @@ class NoiseStream:
         Raises
         ------
         StateError
-            If the bytes are damaged, or belong to another stream, version or key.
+            If the state is no bytes, is damaged, or belongs to another stream, version or key.
         """
+        if not isinstance(state, (bytes, bytearray, memoryview)):
+            raise StateError(f"state must be the bytes that state() returned, got {type(state).__name__}")
         stream = cls(mechanism, scale, shape, dtype=dtype, key=check_key(key), threads=threads, part=part)
         saved = open_state(bytes(state), stream._configuration(), stream._state_key)
         stream._engine.restore(saved.base, saved.arrays)
@@ -357,16 +388,15 @@ class NoiseStream:
     def _check_room(self, n: int) -> None:
         """Refuse before anything changes: a fork, or steps past the horizon."""
         self._check_fork()
-        horizon = self._mechanism.horizon
-        if self._t + n > (STEPS_LIMIT if horizon is None else horizon):
-            raise HorizonExceeded(horizon=STEPS_LIMIT if horizon is None else horizon, step=self._t + n)
-        self._mend_if_broken()
-
-    def _mend_if_broken(self) -> None:
-        """After an interruption in the middle of a step: the noise is a function of the step, so make it again."""
+        if self._t + n > self._most:
+            raise HorizonExceeded(horizon=self._most, step=self._t + n)
         if not self._intact:
-            self._tracking, self._last = False, None
-            self._seek_engine(self._t)
+            self._mend()
+
+    def _mend(self) -> None:
+        """After an interruption in the middle of a step: the noise is a function of the step, so make it again."""
+        self._tracking, self._last = False, None
+        self._seek_engine(self._t)
 
     def _seek_engine(self, t: int) -> None:
         self._intact = False
@@ -394,53 +424,20 @@ class NoiseStream:
         """Fill `out` with the engine's next rows, scaled, in the stream's dtype."""
         first = self._engine.t + 1
         unit = self._engine.rows(out.shape[0])
-        if self._exact:
-            self._round(unit, first, out)
+        if self._rounding is not None:
+            self._rounding.round(unit, first, out)
         else:
             np.multiply(unit, self._scale, out=out, casting="same_kind")
         return out
 
     def _wide_step(self, noise: NDArray[Any]) -> None:
-        if not self._exact:
+        if self._rounding is not None:
+            self._rounding.step(noise)
+        else:
             self._engine.step(noise)
-            return
-        unit = noise.view(np.float64)  # rounded in place, chunk by chunk: no second vector
-        self._engine.step(unit)
-        t = self._engine.t
-
-        def work(low: int, high: int) -> None:
-            self._round(unit[low:high].reshape(1, -1).copy(), t, noise[low:high].reshape(1, -1), low)
-
-        self._engine.chunks.run(work)
-
-    def _round(self, unit: NDArray[np.float64], first: int, out: NDArray[np.int64], low: int = 0) -> None:
-        """Round scale · unit to the nearest integers; where floating point cannot tell, ball arithmetic does.
-
-        Rows are steps from `first` on, columns are coordinates from `low` on.
-        """
-        scaled = np.multiply(unit, self._scale, out=unit)
-        largest = float(max(scaled.max(initial=0.0), -scaled.min(initial=0.0)))
-        guard = self._guard(first + unit.shape[0] - 1, largest)
-        flat = out.reshape(-1)
-        for index in kernel.round_guarded(scaled.reshape(-1), guard, flat):
-            row, column = divmod(int(index), unit.shape[1])
-            flat[index] = self._ideal_integer(first + row, low + column)
-
-    def _guard(self, t: int, largest: float) -> float:
-        """How far scale · unit may be from the ideal: the engine's bound, and the rounding of the product."""
-        return (self._scale * self._engine.error(t) + 2 * UNIT * largest) * 1.01
-
-    def _ideal_integer(self, t: int, coordinate: int) -> int:
-        def evaluate(bits: int) -> Any:
-            draws = self._draws
-            return self._scale * self._mechanism.noise_of_release(
-                t, lambda step, slot: draws.ideal(step, slot, coordinate, bits)
-            )
-
-        return nearest_integer(evaluate)
 
     def _noise_again(self) -> NDArray[Any] | None:
-        """The noise of step t, made once more; None before the first step."""
+        """Make the noise of step t once more; None before the first step."""
         if self._t == 0:
             return None
         t = self._t
