@@ -17,7 +17,16 @@ import dpstream
 from dpstream.cli.option_words import in_options
 from dpstream.errors import DpstreamError
 
-__all__ = ["BAD_INPUT", "COMMANDS", "FOUND_WRONG", "INTERRUPTED", "NOT_WRITTEN", "CommandGroup", "Interrupted", "Spent"]
+__all__ = [
+    "BAD_INPUT",
+    "COMMANDS",
+    "FOUND_WRONG",
+    "INTERRUPTED",
+    "NOT_WRITTEN",
+    "CommandGroup",
+    "FailedAfterRelease",
+    "Interrupted",
+]
 
 #: The commands and what each does, in the order of `--help`. Each is the function of its name in the module of its name
 #: (or the Typer application NAME_app), which is imported when the command is used: together they take a second to load.
@@ -48,7 +57,7 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C, with words that say what is safe and how to go on."""
 
 
-class Spent(DpstreamError):
+class FailedAfterRelease(DpstreamError):
     """A command failed after it had released something: the message says what, and how to read it again."""
 
 
@@ -59,7 +68,7 @@ class CommandGroup(TyperGroup):
         """Run the command; see the class."""
         try:
             return super().invoke(ctx)
-        except Spent as error:
+        except FailedAfterRelease as error:
             refuse(_name(ctx), str(error))
             raise typer.Exit(NOT_WRITTEN) from None
         except DpstreamError as error:

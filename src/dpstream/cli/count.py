@@ -18,7 +18,8 @@ READ, STEPS, PEOPLE, WRITE = "What is counted", "Steps and releases", "People", 
 
 def count(
     files: Annotated[
-        list[str] | None, typer.Argument(help="CSV, JSON lines or Parquet, gzip or not; - or nothing: standard input.")
+        list[str] | None,
+        typer.Argument(help="CSV, JSON lines or Parquet files, also gzipped; - or none: standard input."),
     ] = None,
     value: Annotated[
         str | None,
@@ -105,7 +106,9 @@ def count(
     mechanism: Annotated[
         str, typer.Option(help="How noise is shared over time; auto takes the best.", rich_help_panel=STEPS)
     ] = "auto",
-    confidence: Annotated[float, typer.Option(help="How sure low and high are.", rich_help_panel=STEPS)] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(help="The chance that a true total is between low and high.", rich_help_panel=STEPS)
+    ] = 0.95,
     rho: Rho = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -125,11 +128,19 @@ def count(
     ] = False,
     max_contributions: Annotated[
         int | None,
-        typer.Option(help="How many rows of one user are counted; the rest is dropped.", rich_help_panel=PEOPLE),
+        typer.Option(
+            help="The number of rows of one user that are counted; others are left out.", rich_help_panel=PEOPLE
+        ),
     ] = None,
+    max_users: Annotated[
+        int,
+        typer.Option(
+            help="With --store: the number of users there is room for, 10 bytes each.", rich_help_panel=PEOPLE
+        ),
+    ] = 1_000_000,
     report_dropped: Annotated[
         float | None,
-        typer.Option(help="Spend so much ρ more to say how many users had rows dropped.", rich_help_panel=PEOPLE),
+        typer.Option(help="Spend this much more ρ to say how many users had rows left out.", rich_help_panel=PEOPLE),
     ] = None,
     neighbours: Annotated[
         str,
@@ -155,7 +166,9 @@ def count(
     compare_with_truth: Annotated[
         bool,
         typer.Option(
-            "--compare-with-truth", help="Draw the true totals, too. Never publish that.", rich_help_panel=WRITE
+            "--compare-with-truth",
+            help="Draw the true totals as well. Never publish that picture.",
+            rich_help_panel=WRITE,
         ),
     ] = False,
     store: Annotated[

@@ -16,7 +16,7 @@ import polars as pl
 from rich.console import Console
 
 from dpstream.arguments import check_whole
-from dpstream.cli.app import Interrupted, Spent, closed_streams
+from dpstream.cli.app import FailedAfterRelease, Interrupted, closed_streams
 from dpstream.cli.budget_options import budget_in_words, budget_of
 from dpstream.cli.count_notes import Notes
 from dpstream.cli.output import (
@@ -77,6 +77,7 @@ class CountCommand:
     user: str | None
     fold_case: bool
     max_contributions: int | None
+    max_users: int
     report_dropped: float | None
     neighbours: str
     output: Path | None
@@ -187,6 +188,7 @@ class CountCommand:
             order=follow if self.follow else "any" if self.any_order else "sorted",
             user=self.user,
             max_contributions=check_whole("--max-contributions", self.max_contributions) if self.user else 1,
+            max_users=check_whole("--max-users", self.max_users),
             fold_case=self.fold_case,
             mechanism="auto" if self.mechanism == "auto" else partial(mechanism_named, self.mechanism),
             neighbours=side,
@@ -330,14 +332,14 @@ def _said_if_not_written(run: CountRun, *, to_file: bool) -> Iterator[None]:
         released = run.published - run.seen
         store, name = run.options.store, run.options.name
         if store is not None:
-            raise Spent(
+            raise FailedAfterRelease(
                 f"{error}. {number(released, 'step')} {'was' if released == 1 else 'were'} released before that and"
                 f" {'is' if released == 1 else 'are'} kept in {store}: read them again with dpstream store releases"
                 f" {shlex.quote(str(store))} {shlex.quote(name)}, or run the same command again"
             ) from None
         if to_file:
             raise InvalidArgument(error.where, None, f"a file that can be written ({error.reason})") from None
-        raise Spent(
+        raise FailedAfterRelease(
             f"{error}. {number(released, 'step')} {'was' if released == 1 else 'were'} released and the budget is"
             " spent; without --store nothing can be read again: treat what was written as published"
         ) from None

@@ -44,16 +44,16 @@ def plan(
         int, typer.Option(help="How many rows of one person are counted, anywhere.", rich_help_panel=DATA)
     ] = 1,
     categories: Annotated[
-        int | None, typer.Option(help="Count each of so many categories: a histogram.", rich_help_panel=DATA)
+        int | None, typer.Option(help="The number of categories that are counted.", rich_help_panel=DATA)
     ] = None,
     confidence: Annotated[
-        float, typer.Option(help="How often a release is as near as is said.", rich_help_panel=ACCURACY)
+        float,
+        typer.Option(help="The chance that a release is within the error that is printed.", rich_help_panel=ACCURACY),
     ] = 0.95,
     target_error: Annotated[
         int | None,
         typer.Option(
-            help="The other way round: the least budget for this error. --delta: an ε with it; --pure: a pure ε;"
-            " else ρ.",
+            help="Find the least budget for this error instead: ρ, or ε with --delta, or a pure ε with --pure.",
             rich_help_panel=ACCURACY,
         ),
     ] = None,
@@ -144,7 +144,7 @@ def _sentence(budget: Budget, horizon: int | None, error: int, confidence: float
 
 
 def _rows(found: Plan, measured: dict[str, Any]) -> list[tuple[str, int, float, float]]:
-    """Of each mechanism its title, its error, and its largest and mean standard deviation, all for the bound asked."""
+    """Return of each mechanism its title, error, and largest and mean standard deviation, for the bound asked."""
     rows = []
     bound, steps, confidence = measured["bound"], measured["steps"], measured["confidence"]
     for row in found.rows:

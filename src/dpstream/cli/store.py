@@ -18,7 +18,7 @@ from rich.text import Text
 
 from dpstream.cli.app import BAD_INPUT, FOUND_WRONG
 from dpstream.cli.budget_options import budget_in_words
-from dpstream.cli.output import check_output, frame_of, narrow_table, progress_bar, say, show_table, write_rows
+from dpstream.cli.output import check_output, frame_of, narrow_table, number, progress_bar, say, show_table, write_rows
 from dpstream.cli.targets import opened
 from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
 from dpstream.store import Store
@@ -123,7 +123,9 @@ def releases(
     output: Annotated[Path | None, typer.Option(help="Write them to this file: .csv, .jsonl or .parquet.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, one line each.")] = False,
 ) -> None:
-    """Give what a stream has released: public values only, never true sums. Works while another process writes.
+    """Print or write the releases of a stream: public values, never true sums.
+
+    Works while another process writes to the store.
 
     Example: dpstream store releases counts.db visits --since 100 --output visits.csv
     """
@@ -139,7 +141,7 @@ def releases(
             if target is not None:
                 target.finish()
         if not as_json:
-            say(console, f"{len(found):,} releases of {name} written to {output}.")
+            say(console, f"{number(len(found), 'release')} of {name} written to {output}.")
     if as_json:
         for release in found:
             value = release.value.tolist() if shape else release.value
@@ -163,11 +165,10 @@ def verify(
     name: Annotated[str | None, typer.Argument(help="The stream's name; all streams if left out.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Derive every release once more from the key, and hold it against what was counted.
+    """Compute every release again from the key and compare it with what was published.
 
-    Exit status 1 if anything is not as it should be. Works on retired streams and on old files, too, and while another
-    process writes. With positions every input is checked; without them, that each input is possible and the last sum
-    is right.
+    Exit status 1 if anything differs. Works on retired streams, on old files, and while another process writes. With
+    positions every input is checked; without them, whether each input is possible and the last sum is right.
 
     Example: dpstream store verify counts.db
     """
@@ -207,7 +208,9 @@ def retire(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """End a stream for good: it takes no further step. Its releases stay, and so does the budget it has spent.
+    """End a stream for good.
+
+    It takes no further step. Its releases stay, and so does the budget it has spent.
 
     Example: dpstream store retire counts.db visits --yes
     """
@@ -216,13 +219,13 @@ def retire(
         if info is None:
             raise StreamUnknown(name=name)
         if not yes:
-            typer.confirm(f"{name} has {info.t:,} releases. End it for good?", abort=True)
+            typer.confirm(f"{name} has {number(info.t, 'release')}. End it for good?", abort=True)
         store.retire(name)
-    say(Console(), f"{name} is retired after {info.t:,} releases.")
+    say(Console(), f"{name} is retired after {number(info.t, 'release')}.")
 
 
 def existing_store(file: Path) -> Store:
-    """The store in this file, which must be there: looking makes none.
+    """Open the store in this file, which must exist: looking makes none.
 
     Raises
     ------
@@ -236,7 +239,7 @@ def existing_store(file: Path) -> Store:
 
 
 def _bar(progress: Progress, name: str) -> Callable[[float], None]:
-    """A new bar of this name, to be told what part of the work is done."""
+    """Add a bar of this name and return the function that moves it."""
     bar = progress.add_task(escape(name), total=1.0)
     return lambda part: progress.update(bar, completed=part)
 

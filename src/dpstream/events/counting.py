@@ -38,6 +38,7 @@ MOST_PER_ROW = 2**40
 ENDLESS = 2**30
 #: Steps of one commit, and of one piece of output.
 PIECE = 1 << 15
+#: Without a store, so many users can be told apart.
 MOST_PEOPLE = 20_000_000
 
 
@@ -62,8 +63,9 @@ class CountOptions:
         How many steps there will ever be, or the date of the last; None and None: there is no last step.
     order
         See `Order`.
-    user, max_contributions, fold_case
-        The column of user ids, how many rows of one user are counted, and whether letter case matters in an id.
+    user, max_contributions, max_users, fold_case
+        The column of user ids, how many rows of one user are counted, how many users a store has room for, and whether
+        ids that differ in letter case only are one user.
     mechanism
         "auto", a mechanism, or a function that makes one for a horizon and a noise law.
     store, name
@@ -83,6 +85,7 @@ class CountOptions:
     order: Order = "sorted"
     user: str | None = None
     max_contributions: int = 1
+    max_users: int = 1_000_000
     fold_case: bool = False
     mechanism: str | Mechanism | Callable[[int | None, NoiseLaw], Mechanism] = "auto"
     neighbours: Neighbours = "add-remove"
@@ -167,7 +170,9 @@ class CountRun:
             limit = (
                 self.counter.contribution_limit()
                 if isinstance(self.counter, DurableCounter)
-                else ContributionLimit(options.max_contributions, capacity=MOST_PEOPLE)
+                else ContributionLimit(
+                    options.max_contributions, capacity=MOST_PEOPLE if options.store is None else options.max_users
+                )
             )
             self.tally.people = People(
                 options.user, limit, remember=options.store is not None, fold_case=options.fold_case
@@ -232,7 +237,8 @@ class CountRun:
             # Only now: what is refused leaves no store behind.
             self.store = self.store or Store(options.store)
             source = json.dumps(options.source(self._start), ensure_ascii=False)
-            settings["rows_per_person"] = None if options.user is None else options.max_contributions
+            if options.user is not None:
+                settings |= {"rows_per_person": options.max_contributions, "people": options.max_users}
             self.counter = self.store.counter(options.name, horizon, options.budget, **settings, source=source)
 
     def _check_steps(self, counter: Counter) -> None:
@@ -370,7 +376,9 @@ class CountRun:
             assert self.tally.calendar is not None  # noqa: S101
             columns["start"] = self.tally.calendar.shown(first, len(values))
         names = self.options.measure.names
-        frame = pl.DataFrame(columns).with_columns(stddev=pl.Series(stddev).round_sig_figs(5), off=pl.Series(off))
+        # By way of text: rounding to figures in floating point would give 6.846299999999999e-79.
+        shown = pl.Series([float(f"{one:.5g}") for one in stddev.tolist()], dtype=pl.Float64)
+        frame = pl.DataFrame(columns).with_columns(stddev=shown, off=pl.Series(off))
         if not names:
             frame = frame.with_columns(value=pl.Series(values))
         else:
@@ -380,8 +388,8 @@ class CountRun:
                     for i, name in enumerate(names)
                 ]
             ).sort("step", "_order")
-        shown = [name for name in ("step", "start", "category", "value", "stddev") if name in frame.columns]
-        return frame.select(*shown, low=pl.col("value") - pl.col("off"), high=pl.col("value") + pl.col("off"))
+        present = [name for name in ("step", "start", "category", "value", "stddev") if name in frame.columns]
+        return frame.select(*present, low=pl.col("value") - pl.col("off"), high=pl.col("value") + pl.col("off"))
 
     def frames(self, closed: int) -> Iterator[pl.DataFrame]:
         """All releases as tables, those of earlier runs first; if there are none, one table without rows."""
