@@ -119,7 +119,7 @@ class PrivateGradients:
     ) -> None:
         self._parameters = trainable(parameters)
         parts = {name: part_of(tensor) for name, tensor in self._parameters.items()}
-        settings = TrainingSettings.for_training(
+        self._settings = TrainingSettings.for_training(
             horizon=horizon,
             budget=budget,
             max_grad_norm=max_grad_norm,
@@ -127,7 +127,9 @@ class PrivateGradients:
             mechanism=mechanism,
             coordinates=max(1, sum(part.coordinates for part in parts.values())),
         )
-        self._noise = TrainingNoise(settings, parts, key=key, which=which, threads=threads, count=_is_first_worker())
+        self._noise = TrainingNoise(
+            self._settings, parts, key=key, which=which, threads=threads, count=_is_first_worker()
+        )
 
     def __repr__(self) -> str:
         return f"PrivateGradients({self._noise!r})"
@@ -140,7 +142,7 @@ class PrivateGradients:
     @property
     def settings(self) -> TrainingSettings:
         """Horizon, budget, participation, mechanism and noise scale."""
-        return self._noise.settings
+        return self._settings
 
     @property
     def parameters(self) -> dict[str, Tensor]:

@@ -12,19 +12,19 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.adapters.run_key import RunKey
-from dpstream.adapters.training_settings import TrainingSettings
 from dpstream.errors import HorizonExceeded, InvalidArgument, StateError
+from dpstream.mechanisms.base import Mechanism
 from dpstream.noise import NoiseStream
-from dpstream.noise.draws import NARROW
+from dpstream.noise.draws import NARROW, STEPS_LIMIT
 from dpstream.noise.keystream import derive_key
 
-__all__ = ["Part", "TrainingNoise", "Which"]
+__all__ = ["GivenScale", "NoiseSettings", "Part", "TrainingNoise", "Which"]
 
 #: "increments": the noise of a release minus that of the one before, for update rules that take gradients one by one.
 #: "prefix": the noise of a release, for update rules that take the running sum of all gradients (FTRL).
@@ -63,6 +63,35 @@ class Part:
         return self.coordinates if self.high is None else self.high
 
 
+class NoiseSettings(Protocol):
+    """What noise depends on besides the key and the parameters: `TrainingSettings` or `GivenScale`."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How noise is shared over time."""
+
+    @property
+    def scale(self) -> float:
+        """The scale of the draws."""
+
+    @property
+    def horizon(self) -> int:
+        """The last step."""
+
+
+@dataclass(frozen=True)
+class GivenScale:
+    """A mechanism and a scale that the caller computed; the guarantee is the caller's."""
+
+    mechanism: Mechanism
+    scale: float
+
+    @property
+    def horizon(self) -> int:
+        """The last step of the mechanism, or of any stream."""
+        return STEPS_LIMIT if self.mechanism.horizon is None else self.mechanism.horizon
+
+
 class TrainingNoise:
     """The noise of a training run.
 
@@ -90,7 +119,7 @@ class TrainingNoise:
 
     def __init__(
         self,
-        settings: TrainingSettings,
+        settings: NoiseSettings,
         parts: Mapping[str, Part],
         *,
         key: bytes | str | os.PathLike[str] | None = None,
@@ -192,7 +221,7 @@ class TrainingNoise:
                 "format": FORMAT,
                 "settings": self._described(),
                 "t": self._t,
-                "parts": {name: [part.low, part.end] for name, part in self.parts.items()},
+                "parts": {name: self._cut(name) for name in self.parts},
                 "streams": {name: stream.state() for name, stream in self._streams.items() if stream.size},
             }
 
@@ -228,15 +257,23 @@ class TrainingNoise:
                 )
             if isinstance(t, bool) or not isinstance(t, int) or not 0 <= t <= self.settings.horizon:
                 raise StateError(f"this training state is damaged: it stands after step {t!r}")
-            if not discard_later_steps:
-                self._run_key.check(t)
-            restored = {}
-            for name, stream in self._streams.items():
-                part = self.parts[name]
-                saved = streams.get(name) if parts.get(name) == [part.low, part.end] else None
-                restored[name] = stream.at(t, saved)
-            self._streams, self._t, self._interrupted = restored, t, False
-            self._run_key.settle(t)
+            fitting = {name: sealed for name, sealed in streams.items() if parts.get(name) == self._cut(name)}
+            self._go_to(t, fitting, discard_later_steps)
+
+    def seek(self, t: int, *, discard_later_steps: bool = False) -> None:
+        """Stand after step `t`, as after `restore` of a state of that step; takes the time of t steps, or less."""
+        with self._turn:
+            self._go_to(t, {}, discard_later_steps)
+
+    def _go_to(self, t: int, sealed: Mapping[str, bytes], discard_later_steps: bool) -> None:
+        if not discard_later_steps:
+            self._run_key.check(t)
+        self._streams = {name: stream.at(t, sealed.get(name)) for name, stream in self._streams.items()}
+        self._t, self._interrupted = t, False
+        self._run_key.settle(t)
+
+    def _cut(self, name: str) -> list[int]:
+        return [self.parts[name].low, self.parts[name].end]
 
     def close(self) -> None:
         """Let go of the key, for another process to go on with."""
@@ -251,7 +288,7 @@ class _PartNoise:
     """
 
     def __init__(
-        self, name: str, part: Part, settings: TrainingSettings, key: bytes, which: Which, threads: int | None
+        self, name: str, part: Part, settings: NoiseSettings, key: bytes, which: Which, threads: int | None
     ) -> None:
         self._arguments = (name, part, settings, key, which, threads)
         self.size = part.end - part.low
