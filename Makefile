@@ -55,9 +55,10 @@ format: .venv/ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# All benchmarks, or some: make bench suite=normals, make bench suite="noise store".
 bench: .venv/ready
 	$(BIN)/pip install --quiet -r benchmarks/requirements.txt
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py $(suite)
 
 clean:
 	rm -rf .venv .venv-integrations build dist src/*.egg-info src/dpstream/kernel/*.so

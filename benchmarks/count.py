@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 
+import measure
 from measure import Row
 
 EVENTS = 10**8
@@ -49,16 +47,6 @@ def write(path: Path) -> None:
             piece.write_csv(file, include_header=i == 0, datetime_format="%Y-%m-%d %H:%M:%S")
 
 
-def run(command: list[str]) -> tuple[float, float]:
-    """Seconds, and the most memory in MB, of a program."""
-    begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise RuntimeError(process.stderr.read().decode() if process.stderr else "failed")
-    return time.perf_counter() - begin, usage.ru_maxrss / 1000
-
-
 def counting() -> Iterator[Row]:
     """Speed and memory of `dpstream count`."""
     for suffix, scan in PLAIN.items():
@@ -75,10 +63,10 @@ def counting() -> Iterator[Row]:
             times: dict[str, list[float]] = {"ours": [], "peer": []}
             memory = 0.0
             for _ in range(3):
-                seconds, megabytes = run(ours)
+                seconds, megabytes = measure.program(ours)
                 times["ours"].append(seconds)
                 memory = max(memory, megabytes)
-                times["peer"].append(run([sys.executable, "-c", plain])[0])
+                times["peer"].append(measure.program([sys.executable, "-c", plain])[0])
         mine, theirs = (sorted(times[side])[1] * 1e9 / EVENTS for side in ("ours", "peer"))
         title = f"dpstream count, 10^8 rows of {suffix[1:]}, by day"
         yield Row(title, "Polars, no privacy", mine, theirs, "ns/row", theirs / mine, "≥ 0.6×", theirs >= 0.6 * mine)

@@ -61,3 +61,28 @@ def peak_bytes(setup: str, work: str) -> int:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
     return int(done.stdout)
+
+
+#: Runs a program and prints its seconds and its largest resident memory in kilobytes.
+_WATCH = """
+import os, subprocess, sys, time
+begin = time.perf_counter()
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(process.pid, 0)
+print(time.perf_counter() - begin, usage.ru_maxrss)
+sys.exit(status != 0)
+"""
+
+
+def program(command: list[str]) -> tuple[float, float]:
+    """Seconds, and the most resident memory in MB, of a program.
+
+    Started by a small process of its own: a program's ru_maxrss begins at the size of the process that starts it, which
+    after other benchmarks is gigabytes.
+    """
+    watcher = [sys.executable, "-S", "-E", "-c", _WATCH, *command]
+    done = subprocess.run(watcher, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise RuntimeError(done.stderr or "failed")
+    elapsed, kilobytes = done.stdout.split()
+    return float(elapsed), float(kilobytes) / 1000

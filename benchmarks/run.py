@@ -1,6 +1,6 @@
 """Runs the benchmarks on one core and prints a table; the figures also go to output/benchmarks.json.
 
-usage: python benchmarks/run.py [NAME ...]      NAME: a function of noise, release, store or count.py; all if left out
+usage: python benchmarks/run.py [NAME ...]    NAME: noise, release, store, count, or a function of one; all if left out
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -45,12 +46,20 @@ def table(rows: list[Row]) -> Table:
     return made
 
 
+def chosen(names: list[str]) -> list[Callable[[], Iterator[Row]]]:
+    """The benchmarks of these names, or all; a name that is none is refused before anything is measured."""
+    files = {module.__name__: module.ALL for module in (noise, release, store, count)}
+    known = {suite.__name__: suite for suites in files.values() for suite in suites}
+    for name in names:
+        if name not in files and name not in known:
+            sys.exit(f"no benchmark is called {name!r}; there are {', '.join([*files, *known])}")
+    return [s for file, suites in files.items() for s in suites if not names or {file, s.__name__} & {*names}]
+
+
 def main(names: list[str]) -> None:
     console = Console(width=170)
     rows: list[Row] = []
-    for suite in (*noise.ALL, *release.ALL, *store.ALL, *count.ALL):
-        if names and suite.__name__ not in names:
-            continue
+    for suite in chosen(names):
         with console.status(f"measuring {suite.__name__} ..."):
             rows.extend(suite())
     console.print(table(rows))
