@@ -89,8 +89,8 @@ def extensions() -> Iterator[Row]:
 def running_sums() -> Iterator[Row]:
     """What checking, summing and rounding add to the noise itself, d = 10^6."""
     x = np.full(MILLION, 1e-3, dtype=np.float32)
-    for mechanism in (dp.RunningSum(2**16, BUDGET, 4).mechanism, BufferedToeplitz(2**16), SmoothBinary(2**16)):
-        total = dp.RunningSum(2**16, BUDGET, MILLION, mechanism=mechanism, key=KEY, threads=1)
+    for mechanism in (dp.RunningSum(2**16, BUDGET, shape=4).mechanism, BufferedToeplitz(2**16), SmoothBinary(2**16)):
+        total = dp.RunningSum(2**16, BUDGET, shape=MILLION, mechanism=mechanism, key=KEY, threads=1)
         stream = NoiseStream(mechanism, 1.0, MILLION, key=KEY, threads=1)
         sums = np.zeros(MILLION, dtype=np.float32)
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpstream as dp
-from dpstream.budget import gaussian_delta, gaussian_epsilon, gaussian_mu, noise_scale
+from dpstream.budget import noise_scale
 from dpstream.errors import BudgetError, InvalidArgument, NoiseLawError
+from dpstream.gaussian_curve import gaussian_delta, gaussian_epsilon, gaussian_mu
 
 
 def exact_delta(mu: float, epsilon: float) -> mpmath.mpf:

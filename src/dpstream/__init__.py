@@ -1,14 +1,16 @@
 """Private running totals: differential privacy under continual observation.
 
-Quick start: count visits, publish after each one, and nobody in the count is exposed.
+Quick start: count each day's visits, publish the total so far, and nobody who came is exposed.
 
 >>> import dpstream as dp
->>> visits = dp.Counter(horizon=1_000, budget=dp.zcdp(rho=0.5))   # up to 1,000 releases under one budget
->>> release = visits.add(1)                                      # one visit, one release
->>> releases = visits.extend([1, 0, 1, 1])                       # the same for many steps at once
->>> low, high = visits.interval(confidence=0.999999)             # the true count, 4, is almost surely in here
->>> low <= 4 <= high
-True
+>>> from dpstream.testing import fixed_key                       # leave the key out for real data
+>>> visits = dp.Counter(horizon=365, budget=dp.approx_dp(epsilon=1, delta=1e-6), key=fixed_key("visits"))
+>>> visits.add(132)                                              # today's visits -> the released total
+126
+>>> visits.extend([97, 120, 141])                                # the same for many days at once
+array([243, 351, 505])
+>>> visits.estimate()                                            # the last release and its error bars (95 %)
+Estimate(value=505, stddev=11.17..., low=483, high=527)
 """
 
 from __future__ import annotations
@@ -17,24 +19,33 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpstream import mechanisms
-    from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
+    from dpstream import errors, mechanisms
+    from dpstream.budget import ZCDP, ApproxDP, Budget, PureDP, approx_dp, noise_scale, pure_dp, zcdp
+    from dpstream.mechanisms.base import Mechanism
     from dpstream.noise import NoiseStream
     from dpstream.participation import Participation
-    from dpstream.release import ContributionLimit, Counter, RunningSum
+    from dpstream.release import ContributionLimit, Counter, Estimate, RunningSum, clip_contribution
     from dpstream.release.plan import plan
     from dpstream.store import Store
 
 __all__ = [
+    "ZCDP",
+    "ApproxDP",
     "Budget",
     "ContributionLimit",
     "Counter",
+    "Estimate",
+    "Mechanism",
     "NoiseStream",
     "Participation",
+    "PureDP",
     "RunningSum",
     "Store",
     "approx_dp",
+    "clip_contribution",
+    "errors",
     "mechanisms",
+    "noise_scale",
     "plan",
     "pure_dp",
     "zcdp",
@@ -44,14 +55,21 @@ __version__ = "0.1.0"
 #: Where each public name is: imported when it is first used, since NumPy, SciPy and SQLite take a second to load and
 #: `dpstream --version` needs none of them.
 _HOMES = {
+    "ZCDP": "budget",
+    "ApproxDP": "budget",
     "Budget": "budget",
     "ContributionLimit": "release",
     "Counter": "release",
+    "Estimate": "release",
+    "Mechanism": "mechanisms.base",
     "NoiseStream": "noise",
     "Participation": "participation",
+    "PureDP": "budget",
     "RunningSum": "release",
     "Store": "store",
     "approx_dp": "budget",
+    "clip_contribution": "release",
+    "noise_scale": "budget",
     "plan": "release",
     "pure_dp": "budget",
     "zcdp": "budget",
@@ -59,8 +77,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "mechanisms":
-        return importlib.import_module("dpstream.mechanisms")
+    if name in ("errors", "mechanisms"):
+        return importlib.import_module(f"dpstream.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'dpstream' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"dpstream.{_HOMES[name]}"), name)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import TypeGuard
+
 import numpy as np
 
 from dpstream.errors import InvalidArgument
 
-__all__ = ["check_horizon", "check_whole"]
+__all__ = ["check_horizon", "check_positive", "check_probability", "check_text", "check_whole", "is_number"]
 
 
 def check_whole(name: str, value: object, *, least: int = 1) -> int:
@@ -28,3 +31,29 @@ def check_horizon(value: object, *, most: int = 2**50) -> int:
     if horizon > most:
         raise InvalidArgument("horizon", value, f"at most {most}")
     return horizon
+
+
+def check_positive(name: str, value: object, error: type[InvalidArgument] = InvalidArgument) -> float:
+    """Return `value` as a float; refuse anything but a positive, finite number, by `error`."""
+    if is_number(value) and value > 0 and math.isfinite(value):
+        return float(value)
+    raise error(name, value, "a positive, finite number")
+
+
+def check_probability(name: str, value: object, error: type[InvalidArgument] = InvalidArgument) -> float:
+    """Return `value` as a float; refuse anything but a number strictly between 0 and 1, by `error`."""
+    if is_number(value) and 0 < value < 1:
+        return float(value)
+    raise error(name, value, "a number strictly between 0 and 1")
+
+
+def check_text(name: str, value: object) -> str:
+    """Return `value`; refuse anything but text."""
+    if not isinstance(value, str):
+        raise InvalidArgument(name, value, "text")
+    return value
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Say whether `value` is a real number; booleans are not."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -10,22 +10,29 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr
-
+from dpstream.arguments import check_positive, check_probability
 from dpstream.errors import BudgetError, InvalidArgument, NoiseLawError
+from dpstream.gaussian_curve import gaussian_delta, gaussian_epsilon, gaussian_mu
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.participation import Participation
 
-__all__ = ["ZCDP", "ApproxDP", "Budget", "PureDP", "approx_dp", "noise_scale", "pure_dp", "zcdp"]
-
-_LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
-#: Gauss-Legendre nodes on [0, 1], for differences that cancel when they are taken directly.
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
-_NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
+__all__ = [
+    "ZCDP",
+    "ApproxDP",
+    "Budget",
+    "PureDP",
+    "approx_dp",
+    "budget_as_json",
+    "budget_from_json",
+    "check_budget",
+    "noise_scale",
+    "pure_dp",
+    "zcdp",
+]
 
 
 class Budget(ABC):
@@ -50,7 +57,7 @@ class _GaussianBudget(Budget):
         """The μ of the Gaussian mechanism that spends this budget exactly: distance over standard deviation."""
 
     def scale(self, sensitivity: float) -> float:
-        return _positive("sensitivity", sensitivity, InvalidArgument) / self.mu
+        return check_positive("sensitivity", sensitivity) / self.mu
 
     def to_zcdp(self) -> ZCDP:
         """The zCDP budget of the same Gaussian noise: ρ = μ²/2."""
@@ -61,9 +68,9 @@ class _GaussianBudget(Budget):
         if (delta is None) == (epsilon is None):
             raise BudgetError("delta, epsilon", (delta, epsilon), "exactly one of the two")
         if delta is not None:
-            return ApproxDP(gaussian_epsilon(self.mu, _probability("delta", delta)), delta)
+            return ApproxDP(gaussian_epsilon(self.mu, check_probability("delta", delta, BudgetError)), delta)
         assert epsilon is not None  # noqa: S101
-        return ApproxDP(epsilon, gaussian_delta(self.mu, _positive("epsilon", epsilon)))
+        return ApproxDP(epsilon, gaussian_delta(self.mu, check_positive("epsilon", epsilon, BudgetError)))
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,7 @@ class ZCDP(_GaussianBudget):
     rho: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rho", _positive("rho", self.rho))
+        object.__setattr__(self, "rho", check_positive("rho", self.rho, BudgetError))
 
     @property
     def mu(self) -> float:
@@ -88,8 +95,8 @@ class ApproxDP(_GaussianBudget):
     delta: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
-        object.__setattr__(self, "delta", _probability("delta", self.delta))
+        object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon, BudgetError))
+        object.__setattr__(self, "delta", check_probability("delta", self.delta, BudgetError))
 
     @property
     def mu(self) -> float:
@@ -104,7 +111,7 @@ class PureDP(Budget):
     noise: NoiseLaw = "laplace"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", _positive("epsilon", self.epsilon))
+        object.__setattr__(self, "epsilon", check_positive("epsilon", self.epsilon, BudgetError))
         if self.noise != "laplace":
             raise BudgetError("noise", self.noise, "'laplace' for a pure budget")
 
@@ -112,7 +119,7 @@ class PureDP(Budget):
         return f"PureDP(epsilon={self.epsilon!r})"
 
     def scale(self, sensitivity: float) -> float:
-        return _positive("sensitivity", sensitivity, InvalidArgument) / self.epsilon
+        return check_positive("sensitivity", sensitivity) / self.epsilon
 
     def to_zcdp(self) -> ZCDP:
         """What pure ε implies for any mechanism: ρ = ε²/2 (Bun and Steinke 2016, Proposition 1.4)."""
@@ -152,6 +159,40 @@ def pure_dp(epsilon: float) -> PureDP:
     return PureDP(epsilon)
 
 
+def budget_as_json(budget: Budget) -> dict[str, Any]:
+    """Return a budget as JSON has it; a budget of a kind of your own by its repr, which cannot be read back."""
+    for kind, known in _KINDS.items():
+        if type(budget) is known:
+            return {"kind": kind} | {name: getattr(budget, name) for name in _KIND_FIELDS[kind]}
+    return {"kind": "other", "repr": repr(budget)}
+
+
+def budget_from_json(given: Mapping[str, Any]) -> Budget:
+    """Build the budget that `budget_as_json` wrote.
+
+    Examples
+    --------
+    >>> budget_from_json({"kind": "approx_dp", "epsilon": 1.0, "delta": 1e-06})
+    ApproxDP(epsilon=1.0, delta=1e-06)
+    """
+    fields = _KIND_FIELDS.get(given.get("kind", ""))
+    if fields is None or set(given) != {"kind", *fields}:
+        raise BudgetError("budget", dict(given), "what budget_as_json() wrote")
+    made: Budget = _KINDS[given["kind"]](**{name: given[name] for name in fields})
+    return made
+
+
+_KINDS: dict[str, type[Any]] = {"zcdp": ZCDP, "approx_dp": ApproxDP, "pure_dp": PureDP}
+_KIND_FIELDS = {"zcdp": ("rho",), "approx_dp": ("epsilon", "delta"), "pure_dp": ("epsilon",)}
+
+
+def check_budget(budget: object) -> Budget:
+    """Return `budget`; refuse anything but a budget."""
+    if not isinstance(budget, Budget):
+        raise InvalidArgument("budget", budget, "a budget: zcdp(rho), approx_dp(epsilon, delta) or pure_dp(epsilon)")
+    return budget
+
+
 def noise_scale(
     mechanism: Mechanism, budget: Budget, *, per_person: float = 1.0, participation: Participation | None = None
 ) -> float:
@@ -174,85 +215,4 @@ def noise_scale(
         raise NoiseLawError(
             f"{budget!r} needs {budget.noise} noise, but {mechanism!r} is built and priced for {mechanism.noise} noise"
         )
-    return budget.scale(mechanism.sensitivity(participation) * _positive("per_person", per_person, InvalidArgument))
-
-
-# -- the exact curve of the Gaussian mechanism ----------------------------------------------------------------------
-
-
-def gaussian_delta(mu: float, epsilon: float) -> float:
-    """δ(ε) of the Gaussian mechanism: Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2)."""
-    return math.exp(_log_delta(mu, epsilon))
-
-
-def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The least ε ≥ 0 with δ(ε) ≤ delta."""
-    if delta >= gaussian_delta(mu, 0.0):
-        return 0.0
-    target = math.log(delta)
-    # ε = μ²/2 + μ·y with Φ(-y) = δ is too large by the subtracted term only; it brackets the root from above.
-    high = mu * mu / 2 + mu * math.sqrt(-2 * target) + 1e-300
-    return float(brentq(lambda e: _log_delta(mu, e) - target, 0.0, high, xtol=1e-300, rtol=1e-14, maxiter=500))
-
-
-def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest μ whose Gaussian mechanism is (ε, δ)-private."""
-    target = math.log(delta)
-    low, high = 0.0, 1.0
-    while _log_delta(high, epsilon) < target:
-        low, high = high, 2 * high
-    while low == 0.0:
-        if _log_delta(high / 2, epsilon) < target:
-            low = high / 2
-        else:
-            high /= 2
-    return float(brentq(lambda m: _log_delta(m, epsilon) - target, low, high, xtol=1e-300, rtol=1e-14, maxiter=500))
-
-
-def _log_delta(mu: float, epsilon: float) -> float:
-    """Ln δ(ε), to nearly full relative precision also where δ is tiny or the two terms nearly cancel.
-
-    With y = ε/μ - μ/2 both terms carry the factor φ(y):  δ = φ(y)·(m(y) - m(y + μ)),  m(x) = Φ(-x)/φ(x) Mills' ratio.
-    """
-    y = epsilon / mu - mu / 2
-    if y < -1:  # the first term is near 1 and the second is smaller: nothing cancels
-        first, second = float(log_ndtr(-y)), epsilon + float(log_ndtr(-y - mu))
-        return first + math.log1p(-math.exp(min(second - first, -1e-300)))
-    if mu > 0.5:
-        drop = _mills(y) - _mills(y + mu)
-    else:  # the integral of -m'(x) = 1 - x·m(x) over [y, y + μ]
-        x = y + mu * _NODES
-        drop = mu * float(np.dot(_WEIGHTS, _mills_slope(x)))
-    if drop <= 0.0:
-        return -math.inf
-    return -0.5 * y * y - _LOG_SQRT_2PI + math.log(drop)
-
-
-def _mills(x: float) -> float:
-    return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
-
-
-def _mills_slope(x: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """1 - x·m(x); by its continued fraction where the subtraction would cancel."""
-    direct = 1 - x * math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
-    if not np.any(x > 8):
-        return np.asarray(direct)
-    big = np.maximum(x, 8.0)
-    tail = np.zeros_like(big)
-    for k in range(60, 0, -1):  # m(x) = 1/(x + 1/(x + 2/(x + 3/(x + ...))))
-        tail = k / (big + tail)
-    return np.where(x > 8, tail / (big + tail), direct)
-
-
-def _positive(name: str, value: float, error: type[InvalidArgument] = BudgetError) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise error(name, value, "a positive, finite number")
-    if not (value > 0 and math.isfinite(value)):
-        raise error(name, value, "a positive, finite number")
-    return float(value)
-
-
-def _probability(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 < value < 1:
-        raise BudgetError(name, value, "a number strictly between 0 and 1")
-    return float(value)
+    return budget.scale(mechanism.sensitivity(participation) * check_positive("per_person", per_person))

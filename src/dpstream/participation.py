@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpstream.errors import ParticipationError
+from dpstream.errors import InvalidArgument, ParticipationError
 
-__all__ = ["Participation"]
+__all__ = ["Participation", "check_participation"]
 
 
 @dataclass(frozen=True)
@@ -19,9 +19,9 @@ class Participation:
     Parameters
     ----------
     times
-        The largest number of steps that one person can influence.
+        The largest number of steps that one person can influence (the field's *max participations*).
     separation
-        The least distance between two such steps; 1 means that they may be adjacent.
+        The least distance between two such steps (the field's *min separation*); 1 means that they may be adjacent.
 
     Examples
     --------
@@ -43,3 +43,12 @@ class Participation:
         if horizon is None:
             return self.times
         return min(self.times, (horizon - 1) // self.separation + 1)
+
+
+def check_participation(participation: object) -> Participation:
+    """Return `participation`, one step a person for None; refuse anything else."""
+    if participation is None:
+        return Participation()
+    if not isinstance(participation, Participation):
+        raise InvalidArgument("participation", participation, "a Participation")
+    return participation

@@ -4,8 +4,7 @@ import itertools
 
 import numpy as np
 
-from dpstream import Counter, NoiseStream
-from dpstream.audit import EveryCoordinate
+from dpstream import Counter, NoiseStream, RunningSum
 from dpstream.mechanisms import Binary, SquareRoot
 from dpstream.mechanisms.toeplitz_participation import squared_norm_of_first_columns
 from dpstream.testing import fixed_key
@@ -29,7 +28,7 @@ def counters(label, make=Counter, width=TRIALS, **settings):
     return build
 
 
-def sums(label, make=EveryCoordinate, width=TRIALS, **settings):
+def sums(label, make=RunningSum, width=TRIALS, **settings):
     supply = keys(label)
     return lambda: make(shape=(width,), key=next(supply), **settings)
 
@@ -76,7 +75,7 @@ class PricedAsToeplitz(SquareRoot):
 class Publisher:
     """What it publishes is up to `publish(inputs, key)`; inputs and releases have one column a trial."""
 
-    _terms = None
+    settings = None
 
     def __init__(self, publish, key, width=TRIALS):
         self.shape, self._publish, self._key = (width,), publish, key
@@ -159,7 +158,7 @@ def answering_inputs(budget, mechanism):
 # -- noise with holes in it -------------------------------------------------------------------------------------------
 
 
-class NoGrid(EveryCoordinate, broken.NoGrid):
+class NoGrid(broken.NoGrid):
     """Publishes sum plus noise to the last bit."""
 
 
@@ -167,7 +166,7 @@ def rounded_float32_noise(budget, bound):
     """A Counter of large values whose noise is float32, rounded: above 2^24 float32 has gaps."""
 
     def publish(xs, key):
-        scale = Counter(len(xs), budget, per_person=bound, mechanism=Binary(len(xs)))._terms.scale
+        scale = Counter(len(xs), budget, per_person=bound, mechanism=Binary(len(xs))).settings.scale
         noise = NoiseStream(Binary(len(xs)), scale, (xs.shape[1],), dtype="float32", key=key).block(len(xs))
         return np.cumsum(xs, axis=0) + np.rint(noise.astype(np.float64)).astype(np.int64)
 

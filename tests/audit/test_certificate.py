@@ -11,8 +11,8 @@ from dpstream.audit import LossCertificate, audit, one_changed_step
 from dpstream.audit.certificate import error_rate_bound
 from dpstream.audit.laplace_likelihood import laplace_likelihood
 from dpstream.audit.statistic import LowBits
-from dpstream.budget import gaussian_epsilon
 from dpstream.errors import InvalidArgument
+from dpstream.gaussian_curve import gaussian_epsilon
 from dpstream.mechanisms import Binary, SmoothBinary, Unbounded
 
 from . import subjects

@@ -7,8 +7,8 @@ choice of its (fixed) keys.
 import numpy as np
 import pytest
 
-from dpstream import Counter, Participation, pure_dp, zcdp
-from dpstream.audit import EveryCoordinate, audit, one_changed_step
+from dpstream import Counter, Participation, RunningSum, pure_dp, zcdp
+from dpstream.audit import audit, one_changed_step
 from dpstream.audit.key_search import integer_keys, search_key
 from dpstream.mechanisms import Binary, SmoothBinary, SquareRoot
 from dpstream.testing import fixed_key
@@ -36,7 +36,7 @@ def changed_at(steps, horizon, bound=1):
 @pytest.mark.parametrize("lane", ["exact", "float"])
 def test_variance_where_a_standard_deviation_belongs(lane, rho, expected):
     budget, settings = zcdp(rho), {"horizon": 7, "mechanism": Binary(7)}
-    build, base = (subjects.counters, Counter) if lane == "exact" else (subjects.sums, EveryCoordinate)
+    build, base = (subjects.counters, Counter) if lane == "exact" else (subjects.sums, RunningSum)
     pairs = one_changed_step(7, 1 if lane == "exact" else 1.0)
     broken = build(f"variance {rho}", subjects.scaled(base, lambda s: s**2), budget=budget, **settings)
     found = verdict(broken, pairs, budget)
@@ -51,7 +51,7 @@ def test_variance_where_a_standard_deviation_belongs(lane, rho, expected):
 @pytest.mark.parametrize("factor", [0.9, 1.1])
 def test_ten_percent_of_noise_too_little_or_too_much(lane, factor):
     budget, mechanism = zcdp(4.5), SmoothBinary(7)
-    build, base = (subjects.counters, Counter) if lane == "exact" else (subjects.sums, EveryCoordinate)
+    build, base = (subjects.counters, Counter) if lane == "exact" else (subjects.sums, RunningSum)
     settings = {"horizon": 7, "mechanism": mechanism, "budget": budget} | ({"bound": 64} if lane == "exact" else {})
     pairs = one_changed_step(7, 64 if lane == "exact" else 1.0)
     found = verdict(

@@ -21,7 +21,7 @@ def run_once(budget, factor=1.0, guesses=None, width=4000, steps=4):
     counter = Counter(
         steps, budget, shape=(width,), per_person=8, per_step=10**6, mechanism=mechanism, key=fixed_key("one run")
     )
-    scale = counter._terms.scale
+    scale = counter.settings.scale
     if factor != 1.0:
         counter._stream = NoiseStream(mechanism, scale * factor, (width,), dtype="int64", key=fixed_key("broken run"))
     releases = counter.extend(traffic + canaries.inputs)
@@ -58,7 +58,7 @@ def test_canaries_in_one_stream_of_numbers():
     canaries = plant(600, every=3, bound=8, rng=np.random.default_rng(1))
     mechanism, budget = Binary(600), zcdp(8.0)
     counter = Counter(600, budget, per_person=8, mechanism=mechanism, key=fixed_key("one stream"))
-    scores = canary_scores(counter.extend(canaries.inputs), canaries, mechanism, counter._terms.scale)
+    scores = canary_scores(counter.extend(canaries.inputs), canaries, mechanism, counter.settings.scale)
     found = one_run_audit(scores, canaries, budget, 60, CONFIDENCE)
     assert not found.violated
     assert stats.binomtest(found.right, found.guesses, 0.5, "greater").pvalue < 1e-3

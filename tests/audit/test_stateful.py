@@ -38,12 +38,12 @@ WALK = settings(
 class CounterWalk(RuleBasedStateMachine):
     kind = Counter
 
-    @initialize(mechanism=st.sampled_from(MECHANISMS), width=st.sampled_from([None, None, 3, 70]), clip=st.booleans())
-    def build(self, mechanism, width, clip):
+    @initialize(mechanism=st.sampled_from(MECHANISMS), width=st.sampled_from([None, None, 3, 70]))
+    def build(self, mechanism, width):
         budget = pure_dp(1.0) if mechanism.noise == "laplace" else zcdp(0.5)
         shape = () if width is None else (width,)
-        given = {"shape": shape, "per_person": 3, "per_step": 3, "mechanism": mechanism, "clip": clip, "key": KEY}
-        self.real, self.clip, self.shape = self.kind(HORIZON, budget, **given), clip, shape
+        given = {"shape": shape, "per_person": 3, "per_step": 3, "mechanism": mechanism, "key": KEY}
+        self.real, self.shape = self.kind(HORIZON, budget, **given), shape
         self.noise = Counter(HORIZON, budget, **given).extend(np.zeros((HORIZON, *shape), dtype=np.int64))
         self.sum, self.t = np.zeros(shape, dtype=np.int64), 0
 
@@ -84,9 +84,8 @@ class CounterWalk(RuleBasedStateMachine):
 
     @rule(wrong=st.sampled_from([4, -4, 10**30, 2**63]))
     def too_large(self, wrong):
-        if not self.clip:
-            with pytest.raises(DpstreamError):
-                self.real.add(np.full(self.shape, wrong, dtype=object) if self.shape else wrong)
+        with pytest.raises(DpstreamError):
+            self.real.add(np.full(self.shape, wrong, dtype=object) if self.shape else wrong)
 
     @invariant()
     def says_where_it_is(self):
@@ -100,8 +99,10 @@ class RunningSumWalk(RuleBasedStateMachine):
         dtype=st.sampled_from(["float32", "float64"]),
     )
     def build(self, mechanism, width, dtype):
-        self.real = RunningSum(HORIZON, zcdp(0.5), (width,), dtype=dtype, mechanism=mechanism, key=KEY)
-        stream = self.real._terms.stream(KEY, scale=self.real._scale)
+        self.real = RunningSum(
+            HORIZON, zcdp(0.5), shape=(width,), per_step=1.0, dtype=dtype, mechanism=mechanism, key=KEY
+        )
+        stream = self.real.settings.noise_stream(KEY)
         self.noise, self.grid = stream.block(HORIZON), self.real.grid
         self.sum, self.t, self.width, self.dtype = np.zeros(width), 0, width, np.dtype(dtype)
 

@@ -85,7 +85,7 @@ def test_a_budget_turns_errors_into_standard_deviations(options, law, other, bud
     assert other not in found
     row = next(row for row in found[law] if row["mechanism"] == "Binary")
     counter = dpstream.Counter(100, budget, mechanism=mechanisms.Binary(100, noise=law))
-    largest = max(counter._terms.noise(t, counter._scale).variance for t in range(1, 101)) ** 0.5
+    largest = max(counter.settings.noise_at(t).variance for t in range(1, 101)) ** 0.5
     assert row["largest"] == pytest.approx(largest, rel=1e-9)
     assert "max std" in invoke("--horizon", "100", "--no-speed", *options).output
 

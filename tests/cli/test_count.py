@@ -38,7 +38,7 @@ def narrow_terminal(monkeypatch):
 @pytest.fixture
 def same_noise(monkeypatch):
     """Counters without a key of their own get a fixed one."""
-    monkeypatch.setattr("dpstream.release.terms.fresh_key", lambda: KEY)
+    monkeypatch.setattr("dpstream.release.settings.fresh_key", lambda: KEY)
 
 
 def count(*arguments, **more):
@@ -62,7 +62,7 @@ def check_rows(rows, released_by, inputs, confidence=0.95, categories=None):
     rows = iter(rows)
     for step, x in enumerate(inputs, start=1):
         values = np.atleast_1d(released_by.add(x if categories else int(x)))
-        lows, highs = map(np.atleast_1d, released_by.interval(confidence))
+        lows, highs = map(np.atleast_1d, released_by.estimate(confidence)[2:])
         for i, value in enumerate(values):
             row = next(rows)
             assert int(row["step"]) == step

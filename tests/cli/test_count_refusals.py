@@ -195,7 +195,11 @@ REFUSED = {
     "format": (GOOD, (*USUAL, "--format", "xml"), "--format must be one of csv, tsv, jsonl, parquet"),
     "wrong format": (GOOD, (*USUAL, "--format", "jsonl"), "line 1: not a line of JSON"),
     "wrong format, parquet": (GOOD, (*USUAL, "--format", "parquet"), "not a Parquet file"),
-    "neighbours": (GOOD, (*USUAL, "--neighbours", "both"), "neighbours must be 'add-remove' or 'replace'"),
+    "neighbours": (
+        GOOD,
+        (*USUAL, "--neighbours", "both"),
+        "neighbours must be 'add-remove', 'replace' or 'replace-anywhere'",
+    ),
     "form": (GOOD, (*USUAL, "--as", "xml"), "--as must be one of csv, jsonl, parquet, table"),
     "follow a file": (GOOD, (*USUAL, "--follow"), "--follow must be for standard input and output"),
     "far away": (

@@ -12,8 +12,9 @@ import dpstream as dp
 from dpstream.cli.app import CommandGroup
 from dpstream.cli.plan import plan
 from dpstream.mechanisms import BalancedToeplitz, Binary, GrowingSmooth, SignedDigits, SmoothBinary, Unbounded
-from dpstream.release.interval import half_width, noise_at, rounded_variance
+from dpstream.release.error_bars import half_width, rounded_variance
 from dpstream.release.least_budget import largest_error, mean_rounded_variance, widest_noise
+from dpstream.release.noise_law import noise_at
 
 app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
 app.command()(plan)
@@ -72,7 +73,7 @@ def test_the_error_is_that_of_a_counter(options, settings):
     widths = []
     for _ in range(settings["horizon"]):
         release = counter.add(np.zeros(counter.shape, dtype=int) if counter.shape else 0)
-        low, high = counter.interval(0.9)
+        _, _, low, high = counter.estimate(0.9)
         widths.append(int(np.max(high - release)))
         assert np.all(low <= high)
     assert found["error"] == max(widths)

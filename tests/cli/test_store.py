@@ -33,9 +33,9 @@ def counts(path):  # noqa: F811
     with dp.Store(path) as store:
         visits = store.counter("visits", 365, dp.approx_dp(1, 1e-6), mechanism=SmoothBinary(365))
         visits.extend([1, 0, 1, 1], first_position=100)
-        rooms = store.counter("rooms [a/b]", None, dp.zcdp(0.1), shape=(3,), clip=True)
+        rooms = store.counter("rooms [a/b]", None, dp.zcdp(0.1), shape=(3,))
         rooms.extend([[1, 0, 0], [0, 1, 1]])
-        store.running_sum("sum", 100, dp.zcdp(0.2), (2,), mechanism=SmoothBinary(100)).add([0.6, 0.8])
+        store.running_sum("sum", 100, dp.zcdp(0.2), shape=(2,), mechanism=SmoothBinary(100)).add([0.6, 0.8])
     return path
 
 

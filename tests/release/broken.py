@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from dpstream import Counter, NoiseStream, Participation, RunningSum
-from dpstream.errors import DpstreamError
+from dpstream.errors import DpstreamError, InputOutOfBound
 from dpstream.mechanisms import Binary
 
 # -- mechanisms -------------------------------------------------------------------------------------------------------
@@ -149,35 +149,37 @@ NOISE = {
 class CountsBeforeItChecks(Counter):
     """The input is in the sum by the time it is refused."""
 
-    def add(self, x=1):
+    def add(self, x):
         try:
             return super().add(x)
         except DpstreamError:
             if isinstance(x, int) and abs(x) < 100 and not self.shape:
-                self._sum += x
+                self._shifted += x
             raise
 
 
 class SpendsNoiseOnRefusal(Counter):
-    def add(self, x=1):
+    def add(self, x):
         try:
             return super().add(x)
         except DpstreamError:
-            if self.remaining and not self.shape and self._at < self._made:
-                self._at += 1
+            if self.remaining and not self.shape and self._t < self._end:
+                self._t += 1
             raise
 
 
 class RoundsSilently(Counter):
-    def add(self, x=1):
+    def add(self, x):
         if isinstance(x, float) and math.isfinite(x):
             x = int(x)
         return super().add(x)
 
 
 class ClipsUnasked(Counter):
-    def __init__(self, *args, clip=False, **settings):
-        super().__init__(*args, clip=True, **settings)
+    """What was asked for once by name: a step's total made to fit, which is not private."""
+
+    def add(self, x):
+        return super().add(max(min(x, 3), -3) if isinstance(x, int) else x)
 
 
 class TooLittleNoise(Counter):
@@ -191,15 +193,16 @@ class TooLittleNoise(Counter):
 
 class ExtendStartsAgain(Counter):
     def extend(self, xs):
-        self._sum = self._sum * 0
+        if self._cells is None:
+            self._shifted = -(2**40)
         return super().extend(xs)
 
 
 class LetsTheInputOut(Counter):
     """Returns sums without noise every so often."""
 
-    def _add_array(self, x):
-        return super()._add_array(x) * 0 + self._sum
+    def _add_row(self, row):
+        return super()._add_row(row) * 0 + self._cells.sums
 
 
 class IgnoresItsName(Counter):
@@ -208,8 +211,8 @@ class IgnoresItsName(Counter):
 
 
 class NarrowIntervals(Counter):
-    def interval(self, confidence=0.95):
-        return super().interval(confidence / 2)
+    def estimate(self, confidence=0.95):
+        return super().estimate(confidence / 2)
 
 
 COUNTERS = {
@@ -221,7 +224,7 @@ COUNTERS = {
     ExtendStartsAgain: r"extend\(\)",
     LetsTheInputOut: "law of its mechanism|variance",
     IgnoresItsName: "name does not change the noise",
-    NarrowIntervals: r"interval\(0.9\)",
+    NarrowIntervals: r"estimate\(0.9\)",
 }
 
 
@@ -240,24 +243,42 @@ class SumsInFloat16(RunningSum):
         super()._add_in_float64(x, release, low, high)
 
 
-class TakesNaN(RunningSum):
-    """`norm > bound` is False for NaN: what it lets through stays in the sum for ever."""
+class LooksAtInputsItsOwnWay(RunningSum):
+    """Lets a check of its own stand where that of the settings does."""
 
-    def _checked(self, x):
-        if np.isnan(x).any():
-            return x, False
-        return super()._checked(x)
+    def checked(self, x):
+        raise NotImplementedError
+
+    def add(self, x):
+        return self.extend_checked(self.checked(x).reshape(1, *self.shape))[0]
+
+    def extend(self, xs):
+        rows = [self.checked(x) for x in xs]
+        return self.extend_checked(np.array(rows, dtype=self.dtype).reshape(len(rows), *self.shape))
 
 
-class WritesIntoItsInput(RunningSum):
-    def _checked(self, x):
-        x *= np.float32(0.5)
-        return super()._checked(x)
+class TakesNaN(LooksAtInputsItsOwnWay):
+    """`norm > per_step` is False for NaN: what it lets through stays in the sum for ever."""
+
+    def checked(self, x):
+        if isinstance(x, np.ndarray) and np.isnan(x).any():
+            return x
+        return self.settings.check_row(x)[0]
 
 
-class AcceptsAnyLength(RunningSum):
-    def _checked(self, x):
-        return x, False
+class WritesIntoItsInput(LooksAtInputsItsOwnWay):
+    def checked(self, x):
+        row = self.settings.check_row(x)[0]
+        row *= np.float32(0.5)
+        return row
+
+
+class AcceptsAnyLength(LooksAtInputsItsOwnWay):
+    def checked(self, x):
+        try:
+            return self.settings.check_row(x)[0]
+        except InputOutOfBound:
+            return np.asarray(x)
 
 
 class AddsBeforeItLooks(RunningSum):

@@ -111,7 +111,7 @@ def test_memory_is_a_limit():
 
 def test_the_plan_goes_straight_into_a_release():
     plan = dp.plan(40, BUDGET, lane="float", shape=(3,), objective="speed")
-    assert dp.RunningSum(40, BUDGET, (3,), mechanism=plan.mechanism).mechanism is plan.mechanism
+    assert dp.RunningSum(40, BUDGET, shape=(3,), mechanism=plan.mechanism).mechanism is plan.mechanism
     plan = dp.plan(40, dp.pure_dp(1.0), shape=(3,))
     assert dp.Counter(40, dp.pure_dp(1.0), shape=(3,), mechanism=plan.mechanism).mechanism is plan.mechanism
 

@@ -83,11 +83,11 @@ def test_mean_and_variance(budget):
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 @pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 def test_coverage(budget, confidence):
-    from dpstream.release.interval import half_width
+    from dpstream.release.error_bars import half_width
 
     counter, errors = noise_of(budget)
     for t in STEPS:
-        law = counter._terms.noise(t, counter._scale)
+        law = counter.settings.noise_at(t)
         h = half_width(law, confidence)
         inside = int((np.abs(errors[t]) <= h).sum())
         exact = 1 - float(law.beyond(h + 0.5))
@@ -143,7 +143,7 @@ def test_separate_counters(budget):
     neighbours = np.corrcoef(errors[1:, 8], errors[:-1, 8])[0, 1]
     assert abs(neighbours) * math.sqrt(2000) < stats.norm.isf(ALARM / 2)
     assert len(np.unique(errors, axis=0)) > 1900
-    inside = sum(low <= 9 <= high for low, high in (counter.interval(0.95) for counter in counters))
+    inside = sum(low <= 9 <= high for _, _, low, high in (counter.estimate(0.95) for counter in counters))
     assert not coverage_rejects(inside, 2000, 0.95)
 
 

@@ -191,7 +191,7 @@ def test_refused_settings_touch_nothing(path):
             lambda: visits(store, budget=3),
             lambda: visits(store, per_person=0.5),
             lambda: visits(store, mechanism="best"),
-            lambda: store.running_sum("s", 10, BUDGET, (0,)),
+            lambda: store.running_sum("s", 10, BUDGET, shape=(0,)),
             lambda: store.releases("visits", since=-1),
         ):
             with pytest.raises(DpstreamError):

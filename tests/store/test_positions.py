@@ -100,7 +100,7 @@ def test_histograms_and_vectors(path):
         assert np.array_equal(histogram.add(np.array([1, 2]), position=0), first)
         with pytest.raises(PositionConflict):
             histogram.add([2, 1], position=0)
-        total = store.running_sum("s", 10, BUDGET, (2,), mechanism=SmoothBinary(10))
+        total = store.running_sum("s", 10, BUDGET, shape=(2,), mechanism=SmoothBinary(10))
         release = total.add([0.5, 0.25], position=3)
         assert np.array_equal(total.extend([[0.5, 0.25]], first_position=3)[0], release)
         with pytest.raises(PositionConflict):

@@ -77,22 +77,6 @@ def test_running_sum(path, mechanism, dtype):
     assert np.array(released).tobytes() == expected.tobytes()
 
 
-def test_clipped_is_kept(path):
-    settings = {"horizon": 9, "budget": dp.zcdp(0.5), "mechanism": SmoothBinary(9), "per_step": 1, "clip": True}
-    with dp.Store(path) as store:
-        counter = store.counter("c", **settings)
-        counter.add(9, position=0)
-        counter.extend([1, -8, 10**12], first_position=1)
-        counter.add(10**30, position=4)
-        assert counter.clipped == 4
-    with dp.Store(path) as store:
-        counter = store.counter("c", **settings)
-        assert counter.clipped == 4
-        counter.add(9, position=0)
-        assert (counter.clipped, counter.t) == (4, 5)
-        assert "not the key" in counter.describe()
-
-
 def test_a_damaged_noise_state_is_made_again(path):
     made = BufferedToeplitz(STEPS, buffers=3)
     settings = {"horizon": STEPS, "budget": dp.zcdp(0.5), "mechanism": made, "per_person": 3}

@@ -23,11 +23,11 @@ def test_a_stream_goes_on_where_it_stood(path):
     with dp.Store(path) as store:
         counter = visits(store)
         first = [counter.add(x) for x in (1, 2, -1)]
-        interval = counter.interval()
+        interval = counter.estimate()
     with dp.Store(path) as store:
         counter = visits(store)
         assert counter.t == 3
-        assert counter.interval() == interval
+        assert counter.estimate() == interval
         assert counter.remaining == 997
         first.append(counter.add(3))
         assert [release.value for release in store.releases("visits")] == first
@@ -58,7 +58,6 @@ def test_files_are_private_and_show_no_secret(path):
         ("mechanism", Binary(1000)),
         ("participation", dp.Participation(times=2)),
         ("neighbours", "replace"),
-        ("clip", True),
     ],
 )
 def test_another_setting_is_refused_by_name(path, setting, value):
@@ -78,7 +77,7 @@ def test_a_sum_is_not_a_counter(path):
     with dp.Store(path) as store:
         visits(store).close()
         with pytest.raises(StoreMismatch, match="kind='counter', but kind='running sum'"):
-            store.running_sum("visits", 1000, BUDGET, (3,), mechanism=TREE)
+            store.running_sum("visits", 1000, BUDGET, shape=(3,), mechanism=TREE)
 
 
 def test_one_writer_many_readers(path):
@@ -117,7 +116,7 @@ def test_streams_and_spent(path):
     with dp.Store(path) as store:
         assert store.streams() == []
         visits(store).add(1, position=5)
-        store.running_sum("sum", 100, dp.approx_dp(1, 1e-6), (2,), mechanism=SmoothBinary(100))
+        store.running_sum("sum", 100, dp.approx_dp(1, 1e-6), shape=(2,), mechanism=SmoothBinary(100))
         store.counter("pure", 100, dp.pure_dp(0.5))
         a, b, c = store.streams()
         assert (a.name, a.kind, a.t, a.horizon, a.position, a.retired) == ("visits", "counter", 1, 1000, 5, False)

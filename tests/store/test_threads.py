@@ -87,7 +87,7 @@ def test_one_counter_with_positions(path, count):
 @pytest.mark.parametrize("count", [2, 4, 8])
 def test_one_sum(path, count):
     with dp.Store(path) as store:
-        total = store.running_sum("sum", 1000, dp.zcdp(0.5), 3, dtype="float64")
+        total = store.running_sum("sum", 1000, dp.zcdp(0.5), shape=3, dtype="float64")
         out = []
 
         def work():

@@ -53,7 +53,7 @@ def inputs(name: str) -> np.ndarray:
 
 def open_stream(store: dp.Store, name: str):
     if name == "vectors":
-        return store.running_sum(name, LENGTH, BUDGET, (3,), mechanism=TREE)
+        return store.running_sum(name, LENGTH, BUDGET, shape=(3,), mechanism=TREE)
     return store.counter(
         name, LENGTH, BUDGET, per_person=3, per_step=3, mechanism=TREE if name == "tree" else RECURRENCE
     )
@@ -246,7 +246,7 @@ def replay(store: dp.Store, name: str, steps: int) -> list[bytes]:
 def plain(name: str, key: bytes | None):
     """The same stream without a store."""
     if name == "vectors":
-        return dp.RunningSum(LENGTH, BUDGET, (3,), mechanism=TREE, key=key)
+        return dp.RunningSum(LENGTH, BUDGET, shape=(3,), mechanism=TREE, key=key)
     return dp.Counter(
         LENGTH, BUDGET, per_person=3, per_step=3, mechanism=TREE if name == "tree" else RECURRENCE, key=key
     )
@@ -255,7 +255,7 @@ def plain(name: str, key: bytes | None):
 def wrong_sum(store: dp.Store, name: str, steps: int) -> int:
     """How far the true sum in the file is from the source's, in inputs."""
     row = store._row(name)
-    kept = row.sums(store._files.seals.stream(row.tag), store._files.database)[8:]
+    kept = row.sums(store._files.seals.stream(row.tag), store._files.database)
     if name == "vectors":
         total = np.zeros(3)
         for vector in VECTORS[:steps]:

@@ -7,8 +7,8 @@ import math
 from opacus.accountants import IAccountant, register_accountant
 
 from dpstream.adapters.torch import PrivateGradients
-from dpstream.budget import gaussian_epsilon
 from dpstream.errors import InvalidArgument
+from dpstream.gaussian_curve import gaussian_epsilon
 
 __all__ = ["Accountant"]
 

@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Literal
 
 from dpstream.arguments import check_horizon
-from dpstream.budget import ZCDP, ApproxDP, Budget, gaussian_epsilon, noise_scale
+from dpstream.budget import ZCDP, ApproxDP, Budget, noise_scale
 from dpstream.errors import InvalidArgument, MechanismTooShort, NoiseLawError
+from dpstream.gaussian_curve import gaussian_epsilon
 from dpstream.mechanisms.base import Mechanism
 from dpstream.participation import Participation
 from dpstream.release.plan import plan

@@ -2,6 +2,6 @@
 
 from dpstream.audit.audit import Audit, audit
 from dpstream.audit.certificate import LossCertificate
-from dpstream.audit.trials import EveryCoordinate, one_changed_step
+from dpstream.audit.trials import one_changed_step
 
-__all__ = ["Audit", "EveryCoordinate", "LossCertificate", "audit", "one_changed_step"]
+__all__ = ["Audit", "LossCertificate", "audit", "one_changed_step"]

@@ -22,9 +22,8 @@ from dpstream.audit.certificate import LossCertificate, check_confidence, error_
 from dpstream.audit.promise import Promise
 from dpstream.audit.search import SHORTLIST, Design, errors_at, search, thresholds_between
 from dpstream.audit.trials import MakeRelease, Stream, blocks, run
-from dpstream.budget import Budget
+from dpstream.budget import Budget, check_budget
 from dpstream.errors import InvalidArgument
-from dpstream.release.terms import check_budget
 
 __all__ = ["WASTEFUL", "Audit", "Verdict", "audit"]
 
@@ -152,9 +151,8 @@ def audit(
     ----------
     make_release
         Builds a fresh release object with fresh noise: a `Counter`, a `RunningSum`, or anything with `extend`. If its
-        shape is (k,), its coordinates count as k independent trials, which saves time (use `EveryCoordinate` in place
-        of RunningSum then). Or anything with `publish`, which takes a stream and returns what is published about it,
-        one row a trial.
+        shape is (k,), its coordinates count as k independent trials, which saves time. Or
+        anything with `publish`, which takes a stream and returns what is published about it, one row a trial.
     neighbours
         Pairs of streams that the promise covers, one row a step: `one_changed_step` lists the usual ones. The pair
         that tells most is searched for.
@@ -228,10 +226,10 @@ def audit(
 
 def _design_of(release: object) -> Design | None:
     """How the noise of a Counter, a RunningSum or whatever has a `design` is meant to be."""
-    terms = getattr(release, "_terms", None)
-    if terms is None:
+    settings = getattr(release, "settings", None)
+    if settings is None:
         return getattr(release, "design", None)
-    return Design(terms.mechanism, terms.scale, rounded=terms.lane == "exact")
+    return Design(settings.mechanism, settings.scale, rounded=settings.lane == "exact")
 
 
 def _curve(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:

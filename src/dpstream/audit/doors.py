@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dpstream.audit.row import Row, spent_by
 from dpstream.audit.search import Design
-from dpstream.audit.trials import EveryCoordinate, Stream
+from dpstream.audit.trials import Stream
 from dpstream.budget import Budget, noise_scale, pure_dp, zcdp
 from dpstream.mechanisms import Binary, SmoothBinary, SquareRoot
 from dpstream.mechanisms.base import Mechanism
@@ -142,7 +142,15 @@ def _vectors() -> Row:
         def publish(stream: Stream) -> NDArray[Any]:
             found = np.empty((OBJECTS, stream.size))
             for trial in range(OBJECTS):
-                total = RunningSum(3, RHO, (2,), dtype="float64", mechanism=mechanism, key=_another(key, trial))
+                total = RunningSum(
+                    3,
+                    RHO,
+                    shape=(2,),
+                    per_step=1,
+                    dtype="float64",
+                    mechanism=mechanism,
+                    key=_another(key, trial),
+                )
                 found[trial] = np.ravel([total.add(x) for x in stream])
             return found
 
@@ -167,7 +175,7 @@ def _participation(mechanism: Mechanism, times: int, apart: int) -> Row:
     participation = Participation(times, apart)
     pairs = at_steps(horizon, *_patterns(horizon, times, apart))
 
-    def make(key: bytes | None) -> Counter:
+    def make(key: bytes | None) -> Counter[Any]:
         return _wide(horizon, RHO, mechanism=mechanism, participation=participation, key=key)
 
     possible = partial(spent_by, mechanism, RHO, pairs, participation=participation)
@@ -179,9 +187,9 @@ def _participation_of_vectors() -> Row:
     mechanism, participation = SquareRoot(6, normalized=True), Participation(3, 2)
     pairs = at_steps(6, *_patterns(6, 3, 2), size=1.0)
 
-    def make(key: bytes | None) -> EveryCoordinate:
-        return EveryCoordinate(
-            6, RHO, (WIDTH,), dtype="float32", mechanism=mechanism, participation=participation, key=key
+    def make(key: bytes | None) -> RunningSum:
+        return RunningSum(
+            6, RHO, shape=(WIDTH,), dtype="float32", mechanism=mechanism, participation=participation, key=key
         )
 
     possible = partial(spent_by, mechanism, RHO, pairs, participation=participation)
@@ -278,7 +286,7 @@ def _neighbouring_streams() -> Row:
         {"per_step": PER_PERSON * WIDTH},
         {"participation": Participation(2, 9)},
         {"neighbours": "replace"},
-        {"clip": True},
+        {"neighbours": "replace-anywhere"},
         {"name": "another"},
         {"width": WIDTH + 1},
     ]
@@ -357,7 +365,7 @@ def _wide(
     width: int = WIDTH,
     per_person: int = PER_PERSON,
     **settings: Any,
-) -> Counter:
+) -> Counter[Any]:
     """A Counter of which every coordinate is a trial."""
     return Counter(horizon, budget, shape=(width,), per_person=per_person, **settings)
 

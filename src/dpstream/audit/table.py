@@ -16,10 +16,10 @@ from dpstream import mechanisms as m
 from dpstream.audit.audit import Audit
 from dpstream.audit.doors import doors
 from dpstream.audit.row import Row, spent_by
-from dpstream.audit.trials import EveryCoordinate, Release, one_changed_step
+from dpstream.audit.trials import Release, one_changed_step
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
 from dpstream.mechanisms.base import Mechanism
-from dpstream.release import Counter
+from dpstream.release import Counter, RunningSum
 
 __all__ = ["BUDGETS", "LANES", "SUBJECTS", "LaneName", "Subject", "audit_row", "doors", "mechanism_row", "rows"]
 
@@ -91,7 +91,7 @@ def mechanism_row(subject: Subject, lane: LaneName, kind: str, budget: Budget) -
                 mechanism=mechanism,
                 key=key,
             )
-        return EveryCoordinate(subject.steps, budget, (COORDINATES,), dtype=lane, mechanism=mechanism, key=key)
+        return RunningSum(subject.steps, budget, shape=(COORDINATES,), dtype=lane, mechanism=mechanism, key=key)
 
     pairs = one_changed_step(subject.steps, PER_PERSON if lane == "exact" else 1.0)
     return Row(

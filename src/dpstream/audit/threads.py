@@ -71,11 +71,11 @@ def check_threads(threads: int = 4, calls: int = 10_000) -> list[ThreadCheck]:
     mechanism, budget, nothing = SmoothBinary(steps), zcdp(0.001), np.zeros(3, dtype=np.int64)
     key = fresh_key()
 
-    def counter(**settings: Any) -> Counter:
+    def counter(**settings: Any) -> Counter[Any]:
         return Counter(steps, budget, mechanism=mechanism, key=key, **settings)
 
     def running_sum() -> RunningSum:
-        return RunningSum(steps, budget, (3,), dtype="float64", mechanism=mechanism, key=key)
+        return RunningSum(steps, budget, shape=(3,), dtype="float64", mechanism=mechanism, key=key)
 
     def noise() -> NoiseStream:
         return NoiseStream(mechanism, 1.0, (3,), dtype="float64", key=key)

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpstream.errors import InvalidArgument
-from dpstream.release import RunningSum
 
-__all__ = ["EveryCoordinate", "MakeRelease", "Publisher", "Release", "Stream", "blocks", "one_changed_step", "run"]
+__all__ = ["MakeRelease", "Publisher", "Release", "Stream", "blocks", "one_changed_step", "run"]
 
 #: What one person, and everybody else, puts in: one row a step.
 Stream = NDArray[Any]
@@ -36,17 +35,6 @@ class Release(Protocol):
 
 
 MakeRelease = Callable[[], Release | Publisher]
-
-
-class EveryCoordinate(RunningSum):
-    """A RunningSum that does not look at the length of its inputs, so that every coordinate can be a trial.
-
-    Noise, sums and grid are those of `RunningSum`; the bound still decides the noise. Of no use but here: whoever adds
-    longer inputs breaks the promise. (A `Counter` needs no such thing: it has `per_step`.)
-    """
-
-    def _checked(self, x: NDArray[Any]) -> tuple[NDArray[Any], bool]:
-        return x, False
 
 
 def one_changed_step(steps: int, bound: float = 1) -> list[tuple[Stream, Stream]]:

@@ -150,7 +150,7 @@ class Notes:
         run = self._run
         settled = run.settled
         steps = run.horizon or max(run.closed, 1)
-        bound = settled._terms.distance
+        bound = settled.distance
         return largest_error(settled.mechanism, settled.budget, bound, steps, run.options.confidence)
 
     def _choice(self) -> str:
@@ -188,7 +188,7 @@ class Notes:
         # One user changes the number of users with dropped rows by one at most, however many rows they have.
         one = Counter(1, zcdp(report_dropped))
         users = one.add(people.limit.people_over)
-        low, high = one.interval(self._run.options.confidence)
+        _, _, low, high = one.estimate(self._run.options.confidence)
         self.note(
             f"Users with rows left out (private, ρ = {report_dropped:g} more): {users:,}, between {low:,} and {high:,}."
         )

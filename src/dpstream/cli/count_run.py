@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from rich.console import Console
 
-from dpstream.arguments import check_whole
+from dpstream.arguments import check_probability, check_whole
 from dpstream.cli.app import FailedAfterRelease, Interrupted, closed_streams
 from dpstream.cli.budget_options import budget_in_words, budget_of
 from dpstream.cli.count_notes import Notes
@@ -38,8 +38,7 @@ from dpstream.events.measure import Measure
 from dpstream.events.tables import STDIN, tables
 from dpstream.events.tally import Order, RowTally, TimeTally
 from dpstream.mechanisms.catalogue import mechanism_named
-from dpstream.release.interval import check_confidence
-from dpstream.release.terms import check_neighbours
+from dpstream.release.settings import check_neighbours
 
 __all__ = ["CountCommand"]
 
@@ -171,7 +170,7 @@ class CountCommand:
             measure=Measure(
                 value=self.value,
                 bound=bound,
-                least=0 if self.value is None or side == "replace" else -bound,
+                least=0 if self.value is None or side != "add-remove" else -bound,
                 by=self.by,
                 categories=_categories(self.categories, self.values_file),
                 undeclared=cast(Literal["refuse", "other"], self.undeclared),
@@ -192,7 +191,7 @@ class CountCommand:
             fold_case=self.fold_case,
             mechanism="auto" if self.mechanism == "auto" else partial(mechanism_named, self.mechanism),
             neighbours=side,
-            confidence=check_confidence(self.confidence),
+            confidence=check_probability("confidence", self.confidence),
             store=self.store,
             name=self.name,
         )

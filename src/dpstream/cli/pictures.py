@@ -21,8 +21,9 @@ from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.binary import Binary
 from dpstream.mechanisms.smooth import SmoothBinary
-from dpstream.release.interval import half_width, noise_at
+from dpstream.release.error_bars import half_width
 from dpstream.release.least_budget import BudgetKind, largest_error
+from dpstream.release.noise_law import noise_at
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dpstream.arguments import check_whole
+from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget, noise_scale
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
 from dpstream.cli.output import narrow_table, say, show_table
 from dpstream.cli.pictures import Plot, check_picture, error_over_budget, error_over_steps, save_picture
 from dpstream.errors import BudgetError, InvalidArgument
-from dpstream.release.interval import check_confidence, rounded_variance
+from dpstream.release.error_bars import rounded_variance
 from dpstream.release.least_budget import (
     budget_kind,
     largest_error,
@@ -75,7 +75,7 @@ def plan(
     Example: dpstream plan --epsilon 1 --unbounded --categories 10 --max-contributions 3
     """
     check_picture(plot)
-    check_confidence(confidence)
+    check_probability("confidence", confidence)
     if (horizon is None) != unbounded:
         given = "neither" if horizon is None else "both"
         raise InvalidArgument("the horizon", given, "given as --horizon N, or as --unbounded")

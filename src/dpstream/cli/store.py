@@ -21,6 +21,8 @@ from dpstream.cli.budget_options import budget_in_words
 from dpstream.cli.output import check_output, frame_of, narrow_table, number, progress_bar, say, show_table, write_rows
 from dpstream.cli.targets import opened
 from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
+from dpstream.release.error_bars import release_stddev
+from dpstream.release.in_words import describe
 from dpstream.store import Store
 from dpstream.store.composition import Spent, budget_as_json
 from dpstream.store.database import MIGRATIONS
@@ -80,8 +82,8 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
         row = store._row(name)
         settled = rebuilt(row, str(store.path))
     t = max(row.t, 1)
-    stddev, left = settled.stddev(t), None if settled.horizon is None else settled.horizon - row.t
-    promise = settled._terms.describe(stddev, t)
+    stddev, left = release_stddev(settled, t), None if settled.horizon is None else settled.horizon - row.t
+    promise = describe(settled, stddev, t)
     position = None if row.first_position is None else row.first_position + row.t - 1
     state = {"steps": row.t, "remaining": left, "position": position, "retired": bool(row.retired)}
     if as_json:

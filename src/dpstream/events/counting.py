@@ -22,10 +22,10 @@ from dpstream.events.people import People
 from dpstream.events.tally import Order, RowTally, TimeTally
 from dpstream.events.timestamps import Timestamps
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
-from dpstream.release.accuracy import accuracy
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.counter import Counter
-from dpstream.release.terms import Neighbours
+from dpstream.release.error_bars import error_bars
+from dpstream.release.settings import Neighbours, StreamSettings
 from dpstream.store import DurableCounter, Store, StreamInfo
 
 __all__ = ["ROW", "CountOptions", "CountRun"]
@@ -147,7 +147,7 @@ class CountRun:
     options: CountOptions
     seen: int = 0
     published: int = 0
-    counter: Counter | DurableCounter | None = None
+    counter: Counter[Any] | DurableCounter | None = None
     store: Store | None = None
     _fingerprints: ContributionLimit | None = field(default=None, repr=False)
 
@@ -229,10 +229,9 @@ class CountRun:
             "mechanism": self._mechanism(horizon),
             "neighbours": options.neighbours,
         }
-        counter = Counter(horizon, options.budget, **settings)
-        self._check_steps(counter)
+        self._check_steps(StreamSettings.for_counter(horizon, options.budget, **settings))
         if options.store is None:
-            self.counter = counter
+            self.counter = Counter(horizon, options.budget, **settings)
         else:
             # Only now: what is refused leaves no store behind.
             self.store = self.store or Store(options.store)
@@ -241,12 +240,12 @@ class CountRun:
                 settings |= {"rows_per_person": options.max_contributions, "people": options.max_users}
             self.counter = self.store.counter(options.name, horizon, options.budget, **settings, source=source)
 
-    def _check_steps(self, counter: Counter) -> None:
+    def _check_steps(self, settings: StreamSettings) -> None:
         """Refuse steps that are too large, all of them before any is released."""
         for first in range(self.published, self.tally.steps, PIECE):
             last = min(first + PIECE, self.tally.steps)
             try:
-                counter._checked_rows(self.tally.inputs(first, last - first))
+                settings.check_rows(self.tally.inputs(first, last - first))
             except InputOutOfBound as error:
                 raise SourceDamaged(
                     where=f"one of the steps {first + 1:,} to {last:,}",
@@ -274,7 +273,7 @@ class CountRun:
         """How many steps are to be released, those of earlier runs included."""
         return max(self.tally.steps, self.seen)
 
-    def open(self) -> Counter:
+    def open(self) -> StreamSettings:
         """Make the counter, if it was not there before, once the rows are read. Returns its settings.
 
         Raises
@@ -300,10 +299,10 @@ class CountRun:
         return self.settled
 
     @property
-    def settled(self) -> Counter:
+    def settled(self) -> StreamSettings:
         """The settings of the counter."""
         assert self.counter is not None  # noqa: S101
-        return self.counter._settled if isinstance(self.counter, DurableCounter) else self.counter
+        return self.counter.settings
 
     def release(self, closed: int) -> Iterator[NDArray[np.int64]]:
         """Release the steps up to `closed`, piece by piece. Steps of a store are durable when they come out of here."""
@@ -370,7 +369,7 @@ class CountRun:
 
     def rows(self, first: int, values: NDArray[np.int64]) -> pl.DataFrame:
         """Releases from step `first` (from 0) on as a table, with their error bars."""
-        stddev, off = accuracy(self.settled, first + 1, len(values), self.options.confidence)
+        stddev, off = error_bars(self.settled, first + 1, len(values), self.options.confidence)
         columns: dict[str, Any] = {"step": np.arange(first + 1, first + len(values) + 1)}
         if isinstance(self.tally, TimeTally):
             assert self.tally.calendar is not None  # noqa: S101

@@ -190,6 +190,11 @@ class NoiseStream:
         return self._made
 
     @property
+    def threads(self) -> int:
+        """How many threads a step may use."""
+        return self._threads
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """float32, float64 or int64."""
         return self._dtype

@@ -1,8 +1,21 @@
 """Data in, releases out: counters, running sums, and the plan that chooses their mechanism."""
 
+from dpstream.release.contribution_clipping import clip_contribution
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.counter import Counter
+from dpstream.release.error_bars import Estimate
 from dpstream.release.plan import Plan, PlanRow, plan
 from dpstream.release.running_sum import RunningSum
+from dpstream.release.settings import StreamSettings
 
-__all__ = ["ContributionLimit", "Counter", "Plan", "PlanRow", "RunningSum", "plan"]
+__all__ = [
+    "ContributionLimit",
+    "Counter",
+    "Estimate",
+    "Plan",
+    "PlanRow",
+    "RunningSum",
+    "StreamSettings",
+    "clip_contribution",
+    "plan",
+]

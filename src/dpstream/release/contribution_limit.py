@@ -1,8 +1,8 @@
-"""ContributionLimit: keeps every person's appearances within what the budget was priced for.
+"""ContributionLimit: keeps every person's appearances within what the noise was scaled for.
 
-`Participation(times=5)` prices a person who appears in up to five steps; somebody who sees user ids must see to it that
-nobody appears more often. This does, and errs on the safe side only: it may drop an event too many (two people in 2^64
-share a fingerprint), never one too few.
+`Participation(times=5)` protects a person who appears in up to five steps; somebody who sees user ids must see to it
+that nobody appears more often. This does, and errs on the safe side only: it may drop an event too many (two people in
+2^64 share a fingerprint), never one too few.
 
 Memory: 9 bytes a slot (10 for times above 254), between 1.5 and 3 slots a person, never more than 3 · capacity slots
 (plus the old table while it grows). The ids themselves are not kept: only 64-bit fingerprints under a secret key of
@@ -13,11 +13,17 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument, TooManyPeople
 from dpstream.noise.keystream import check_key, fresh_key
 from dpstream.participation import Participation
+from dpstream.release.person_id import person_id
+from dpstream.turns import Turn, in_turn
 
 __all__ = ["ContributionLimit"]
 
@@ -39,9 +45,11 @@ class ContributionLimit:
 
     Guarantee
     ---------
-    Of the events it was asked about under one id, at most `times` are kept, always. An id is text, bytes or a whole
-    number; 7, "7" and b"7" are the same person. A person with two ids is two people: that is for the caller to know.
-    It counts kept *events*; one event a step makes that the `times` of a Participation.
+    Of the events it was asked about under one id, at most `times` are kept, always. `person_id` says which spellings
+    are one id: 7, 7.0, "7 " and b"7" are the same person. A person with two ids is two people: that is for the
+    caller to know.
+    It counts kept *events*; one event a step makes that the `times` of a Participation. Threads take turns. A limit
+    holds a key and cannot be copied, pickled or used in a forked child: each copy would keep `times` events more.
 
     Examples
     --------
@@ -54,7 +62,7 @@ class ContributionLimit:
     Participation(times=2, separation=1)
     """
 
-    __slots__ = ("_capacity", "_counts", "_dropped", "_fingerprints", "_key", "_over", "_people", "_times")
+    __slots__ = ("_capacity", "_counts", "_dropped", "_fingerprints", "_key", "_over", "_people", "_times", "_turn")
 
     def __init__(self, times: int, *, capacity: int = 1_000_000, key: bytes | None = None) -> None:
         self._times = check_whole("times", times)
@@ -62,11 +70,18 @@ class ContributionLimit:
             raise InvalidArgument("times", times, f"at most {MOST_TIMES}")
         self._capacity = check_whole("capacity", capacity)
         self._key = fresh_key() if key is None else check_key(key)
+        self._turn = Turn()
         self._people = self._dropped = self._over = 0
         self._fingerprints, self._counts = self._table(_SMALLEST_TABLE)
 
     def __repr__(self) -> str:
         return f"ContributionLimit(times={self._times}, capacity={self._capacity}), {self._people} people so far"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a ContributionLimit holds a secret key and cannot be copied or pickled: each copy would keep as many"
+            " events again"
+        )
 
     @property
     def times(self) -> int:
@@ -113,7 +128,7 @@ class ContributionLimit:
         return self.take(person, 1) == 1
 
     def take(self, person: str | bytes | int, events: int) -> int:
-        """How many of this person's next events may go into the stream: the same as asking `keep` for each.
+        """Return how many of this person's next events may go into the stream: the same as asking `keep` for each.
 
         >>> limit = ContributionLimit(times=3)
         >>> limit.take("ann", 2), limit.take("ann", 2), limit.people_over
@@ -125,7 +140,55 @@ class ContributionLimit:
         """Count events that were kept earlier, under the same key."""
         self._taken(fingerprint, events)
 
+    @in_turn
+    def restore_all(self, fingerprints: ArrayLike, events: ArrayLike) -> None:
+        """Count events that were kept earlier, for many people at once: the same as `restore` for each.
+
+        Raises
+        ------
+        InvalidArgument
+            If the two are not whole numbers of the same length, or a fingerprint is 0.
+        TooManyPeople
+            If there is no room for all of them; nothing changes.
+        """
+        given, kept = np.asarray(fingerprints, dtype=np.uint64).ravel(), np.asarray(events, dtype=np.int64).ravel()
+        if given.shape != kept.shape or not given.all() or (kept < 0).any():
+            raise InvalidArgument(
+                "fingerprints, events", (given.shape, kept.shape), "as many of the one as of the other"
+            )
+        people, where = np.unique(given, return_inverse=True)
+        if self._people:  # the table is in use: look each one up
+            known = sum(self._fingerprints[_slot(self._fingerprints, int(f))] != 0 for f in people)
+            self._check_capacity(len(people) - known)
+            for fingerprint, count in zip(given.tolist(), kept.tolist(), strict=True):
+                self._take(fingerprint, count)
+            return
+        self._check_capacity(len(people))
+        totals = np.zeros(len(people), dtype=np.int64)
+        np.add.at(totals, where, kept)
+        slots = len(self._counts)
+        while 3 * (len(people) + 1) > 2 * slots:
+            slots *= 2
+        table, counts = self._table(slots)
+        filled = np.frombuffer(table, dtype=np.uint64)
+        # One more than allowed marks a person who had events dropped.
+        capped = np.minimum(totals, self._times + 1).astype(counts.typecode)
+        places, waiting = (people & np.uint64(slots - 1)).astype(np.int64), np.arange(len(people))
+        while waiting.size:
+            free = waiting[filled[places[waiting]] == 0]
+            filled[places[free]] = people[free]  # of those who want one slot the last one gets it
+            waiting = waiting[filled[places[waiting]] != people[waiting]]
+            places[waiting] = (places[waiting] + 1) & (slots - 1)
+        np.frombuffer(counts, dtype=counts.typecode)[places] = capped
+        dropped = np.maximum(totals - self._times, 0)
+        self._fingerprints, self._counts, self._people = table, counts, len(people)
+        self._dropped, self._over = self._dropped + int(dropped.sum()), self._over + int((dropped > 0).sum())
+
+    @in_turn
     def _taken(self, fingerprint: int, events: int) -> int:
+        return self._take(fingerprint, events)
+
+    def _take(self, fingerprint: int, events: int) -> int:
         slot = _slot(self._fingerprints, fingerprint)
         if not self._fingerprints[slot]:
             slot = self._welcome(fingerprint)
@@ -138,10 +201,13 @@ class ContributionLimit:
             self._over += before <= self._times
         return min(events, left)
 
-    def _welcome(self, fingerprint: int) -> int:
-        """The slot of somebody new."""
-        if self._people >= self._capacity:
+    def _check_capacity(self, newcomers: int) -> None:
+        if self._people + newcomers > self._capacity:
             raise TooManyPeople(capacity=self._capacity)
+
+    def _welcome(self, fingerprint: int) -> int:
+        """Return the slot of somebody new."""
+        self._check_capacity(1)
         if 3 * (self._people + 1) > 2 * len(self._counts):
             self._grow()
         slot = _slot(self._fingerprints, fingerprint)
@@ -151,14 +217,7 @@ class ContributionLimit:
 
     def fingerprint(self, person: str | bytes | int) -> int:
         """64 bits that stand for the person under this object's key; never 0, which marks a free slot."""
-        if isinstance(person, str):
-            named = person.encode("utf-8", "surrogatepass")
-        elif isinstance(person, (bytes, bytearray, memoryview)):
-            named = bytes(person)
-        elif isinstance(person, int) and not isinstance(person, bool):
-            named = str(person).encode()
-        else:
-            raise InvalidArgument("person", type(person).__name__, "text, bytes or a whole number")
+        named = person_id(person).encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.blake2b(named, digest_size=8, key=self._key).digest(), "little") or 1
 
     def _table(self, slots: int) -> tuple[array[int], array[int]]:

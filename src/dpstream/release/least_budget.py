@@ -7,19 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpstream.arguments import check_whole
+from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget, approx_dp, noise_scale, pure_dp, zcdp
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
-from dpstream.release.interval import (
-    GaussianNoise,
-    RealNoise,
-    check_confidence,
-    half_width,
-    laplace_noise,
-    noise_at,
-    rounded_variance,
-)
+from dpstream.release.error_bars import half_width, rounded_variance
+from dpstream.release.noise_law import GaussianNoise, RealNoise, laplace_noise, noise_at
 
 __all__ = ["BudgetKind", "budget_kind", "largest_error", "least_budget", "mean_rounded_variance", "widest_noise"]
 
@@ -92,7 +85,7 @@ def least_budget(
     InvalidArgument
         If no sensible budget does it.
     """
-    target, confidence = check_whole("target_error", target, least=0), check_confidence(confidence)
+    target, confidence = check_whole("target_error", target, least=0), check_probability("confidence", confidence)
 
     def enough(amount: float) -> bool:
         return largest_error(mechanism, kind(amount), bound, steps, confidence) <= target

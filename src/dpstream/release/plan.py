@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from dpstream.arguments import check_whole
-from dpstream.budget import Budget, noise_scale, pure_dp, zcdp
+from dpstream.arguments import check_horizon, check_whole
+from dpstream.budget import Budget, check_budget, noise_scale, pure_dp, zcdp
 from dpstream.errors import DpstreamError, InvalidArgument, MechanismTooShort, NoiseLawError, NothingFits
 from dpstream.mechanisms.anytime_toeplitz import AnytimeToeplitz
 from dpstream.mechanisms.balanced_toeplitz import BalancedToeplitz
@@ -27,8 +27,9 @@ from dpstream.mechanisms.smooth import SmoothBinary
 from dpstream.noise.draws import NARROW
 from dpstream.noise.engine import engine_class
 from dpstream.noise.settings import check_shape
-from dpstream.participation import Participation
-from dpstream.release.terms import Lane, check_budget, check_participation, check_release_horizon, settle_mechanism
+from dpstream.participation import Participation, check_participation
+from dpstream.release.lane import Lane
+from dpstream.release.mechanism_argument import check_mechanism
 
 __all__ = ["Objective", "Plan", "PlanRow", "choose", "plan"]
 
@@ -203,7 +204,7 @@ def plan(
     'BalancedToeplitz'
     >>> counter = dp.Counter(horizon=1000, budget=dp.zcdp(rho=0.5), mechanism=plan.mechanism)
     """
-    horizon, budget = check_release_horizon(horizon), check_budget(budget)
+    horizon, budget = None if horizon is None else check_horizon(horizon), check_budget(budget)
     if lane not in (None, "exact", "float"):
         raise InvalidArgument("lane", lane, "'exact', 'float' or None")
     if objective not in _OBJECTIVES:
@@ -286,7 +287,7 @@ def _given(
     """Yield the caller's mechanisms that can serve; note why others cannot."""
     for mechanism in mechanisms:
         try:
-            checked = settle_mechanism(mechanism, horizon, budget)
+            checked = check_mechanism(mechanism, horizon, budget)
         except (MechanismTooShort, NoiseLawError) as error:
             left_out[repr(mechanism)] = str(error)
         else:

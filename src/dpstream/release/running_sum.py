@@ -17,75 +17,58 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dpstream import kernel
+from dpstream.arguments import check_probability
 from dpstream.budget import Budget
-from dpstream.errors import (
-    HorizonExceeded,
-    InputNotFinite,
-    InputOutOfBound,
-    InputShapeError,
-    InputTypeError,
-    InvalidArgument,
-    StateError,
-)
+from dpstream.errors import HorizonExceeded, NoReleaseYet, StateError
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.engine import Chunks
-from dpstream.noise.settings import check_shape, check_threads
+from dpstream.noise.settings import check_threads
 from dpstream.noise.stream import NoiseStream
 from dpstream.participation import Participation
-from dpstream.release.plan import choose, pure_in_float_lane
-from dpstream.release.terms import (
-    Terms,
-    check_budget,
-    check_flag,
-    check_name,
-    check_participation,
-    check_release_horizon,
-    settle_mechanism,
-)
-from dpstream.release.under_terms import UnderTerms
+from dpstream.release.error_bars import Estimate, gaussian_quantile
+from dpstream.release.release_stream import ReleaseStream
+from dpstream.release.secret_state import SecretState
+from dpstream.release.settings import Neighbours, StreamSettings
+from dpstream.turns import Turn, in_turn
 
 __all__ = ["RunningSum"]
 
-#: The norm of an input is computed with a relative error below half of this; inputs longer than `per_person` by this
-#: much pass, and the noise is priced for twice as much more.
-NORM_ERROR = 2.0**-16
-#: The grid is at most this part of a release's standard deviation.
-GRID = {"float32": 2.0**-16, "float64": 2.0**-32}
 #: float64 coordinates at a time: few enough to stay in cache, enough to pay for a NumPy call.
-CHUNK = 1 << 15
-#: No grid is finer than this: its inverse must fit into a float32.
-FINEST_GRID = 2.0**-80
-#: Bounds for which no square underflows or overflows enough to matter.
-BOUNDS = {"float32": (1e-10, 1e15), "float64": (1e-100, 1e100)}
+CACHE_VALUES = 1 << 15
 
 
-class RunningSum(UnderTerms):
+class RunningSum(ReleaseStream):
     """A running sum of vectors, released after every step under differential privacy.
 
     Parameters
     ----------
-    horizon, budget, mechanism, participation, name, key
-        As for `Counter`; the budget is `zcdp` or `approx_dp`.
+    horizon, budget, mechanism, participation, neighbours, name, key
+        As for `Counter`; the budget is `zcdp` or `approx_dp`, and inputs may be negative.
     shape
         The shape of a step's input and of a release.
     per_person
-        The largest ℓ2 norm of what one person adds to one step, and of a step's input.
+        The largest ℓ2 norm of what one person adds to one step. The sum sees a step's total only, so **the caller
+        ensures this**; `clip_contribution` clips one person's vector. (With `per_step=per_person`, where each step is
+        one person's, the sum checks it.)
+    per_step
+        The largest ℓ2 norm of a step's input; a longer one is refused. None: no limit but that of the sums, which must
+        fit into the dtype.
     dtype
         "float32" or "float64", of inputs and releases.
-    clip
-        Scale inputs that are too long down to `per_person`, and count them in `clipped`, instead of refusing them.
     threads
         How many threads a wide sum may use, as for `NoiseStream`. The values do not depend on it.
 
     Guarantee
     ---------
     * Notion: what `budget` says (ρ-zCDP or (ε, δ)), for all releases together.
-    * Neighbours: streams that differ in the steps of one person (`participation`), whose input in such a step is there
-      or is 0. (For neighbours whose input is replaced by another one, give twice the largest norm as `per_person`.)
-    * Norms are computed in floating point. An input passes if its computed norm is at most per_person·(1 + 2^-16), and
-      the noise is priced for per_person·(1 + 2^-15): the rounding is on the safe side.
+    * Neighbours: streams that differ in the steps of one person (`participation`). "add-remove": the person's vector is
+      there or not. "replace": another one may be in its place, up to 2·per_person away. "replace-anywhere": in other
+      steps, too.
+    * Norms are computed in floating point. With `per_step` an input passes if its computed norm is at most
+      per_step·(1 + 2^-16), and the noise is scaled for per_person·(1 + 2^-15): the rounding is on the safe side.
     * Horizon: `horizon` releases; a further one is refused.
     * Adaptivity: inputs may depend on earlier releases.
+    * Threads take turns: each step is released once, its noise is used once.
     * Assumed: the key is secret, uniform and used for this data only; and noise in floating point is as good as real
       noise. The grid makes that plausible, but it is not proven. Where that matters, use `Counter`.
 
@@ -93,79 +76,60 @@ class RunningSum(UnderTerms):
     --------
     >>> import dpstream as dp
     >>> from dpstream.testing import fixed_key  # leave the key out for real data
-    >>> total = dp.RunningSum(horizon=100, budget=dp.zcdp(rho=0.5), shape=(3,), per_person=1.0, key=fixed_key("total"))
+    >>> total = dp.RunningSum(horizon=100, budget=dp.zcdp(rho=0.5), shape=(3,), key=fixed_key("total"))
     >>> total.add([0.6, 0.0, -0.8])
-    array([...], dtype=float32)
-    >>> total.t, total.clipped
-    (1, 0)
+    array([2.8962402, 4.0894775, 2.0405579], dtype=float32)
+    >>> total.t, round(total.stddev(), 3)
+    (1, 2.253)
     """
+
+    __slots__ = ("_chunks", "_dtype", "_grid", "_lost", "_sum", "_t", "_whole")
 
     def __init__(
         self,
         horizon: int | None,
         budget: Budget,
-        shape: int | Sequence[int],
         *,
+        shape: int | Sequence[int] = (),
         per_person: float = 1.0,
+        per_step: float | None = None,
         dtype: DTypeLike = "float32",
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
-        clip: bool = False,
+        neighbours: Neighbours = "add-remove",
         threads: int | None = None,
         name: str = "",
         key: bytes | None = None,
     ) -> None:
-        horizon, budget = check_release_horizon(horizon), check_budget(budget)
-        if budget.noise == "laplace":
-            raise pure_in_float_lane(budget)
-        self._dtype = _check_dtype(dtype)
-        lengths = check_shape(shape)
-        self._per_person = _check_per_person(per_person, self._dtype)
-        persons = check_participation(participation)
-        coordinates = math.prod(lengths)
-        chosen = settle_mechanism(mechanism, horizon, budget)
-        self._terms = Terms(
-            lane="float",
-            horizon=horizon,
-            budget=budget,
-            mechanism=choose(horizon, budget.noise, coordinates, "float", persons) if chosen is None else chosen,
-            shape=lengths,
-            per_person=self._per_person,
-            distance=self._per_person * (1 + 2 * NORM_ERROR),
-            participation=persons,
-            neighbours="add-remove",
-            dtype=self._dtype.name,
-            name=check_name(name),
-            per_step=self._per_person,
-            clip=check_flag("clip", clip),
+        settings = StreamSettings.for_sum(
+            horizon,
+            budget,
+            shape=shape,
+            per_person=per_person,
+            per_step=per_step,
+            dtype=dtype,
+            mechanism=mechanism,
+            participation=participation,
+            neighbours=neighbours,
+            name=name,
         )
-        self._clip = clip
-        self._clipped = 0
-        self._scale = self._terms.scale
-        least, _ = self._terms.typical_noise(self._scale)
-        self._grid = _power_of_two_below(max(least * GRID[self._dtype.name], FINEST_GRID))
-        self._chunks = Chunks(coordinates, check_threads(threads, coordinates))
+        self._begin(settings, settings.noise_stream(key, threads=threads), SecretState.start(settings))
+
+    def _begin(self, settings: StreamSettings, noise: NoiseStream, state: SecretState) -> None:
+        self._turn = Turn()
+        self._settings, self._stream = settings, noise
+        self._dtype = np.dtype(settings.dtype)
+        self._grid = settings.grid
+        coordinates = math.prod(settings.shape)
+        self._chunks = Chunks(coordinates, check_threads(noise.threads, coordinates))
         # float32 sums are one compiled pass, so each thread takes its part in a single call.
-        width = -(-coordinates // self._chunks.threads) if self._dtype == np.float32 else CHUNK
+        width = -(-coordinates // self._chunks.threads) if self._dtype == np.float32 else CACHE_VALUES
         self._chunks.bounds = [(low, min(low + width, coordinates)) for low in range(0, coordinates, width)]
-        self._stream = self._terms.stream(key, scale=self._scale, threads=threads)
-        self._t = 0
+        self._t = state.t
         self._whole = True
-        self._sum = np.zeros(coordinates)
+        self._sum = state.sums[0]
         # What float64 additions lost, for data that has as many bits as the sum.
-        self._lost = np.zeros(coordinates) if self._dtype == np.float64 else None
-
-    def __repr__(self) -> str:
-        terms = self._terms
-        return (
-            f"RunningSum(horizon={terms.horizon}, budget={terms.budget!r}, shape={terms.shape},"
-            f" per_person={terms.per_person:g}, dtype={terms.dtype!r}, mechanism={terms.mechanism!r},"
-            f" name={terms.name!r}, key=<hidden>)"
-            f" at step {self._t}"
-        )
-
-    def __reduce__(self) -> Any:
-        raise TypeError("a RunningSum holds a secret key and exact sums and cannot be pickled")
+        self._lost = state.sums[1] if len(state.sums) > 1 else None
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -184,77 +148,77 @@ class RunningSum(UnderTerms):
         """Releases are whole multiples of this power of two, as far as their dtype can tell."""
         return self._grid
 
-    def stddev(self, t: int | None = None) -> float:
-        """The standard deviation of each coordinate of release t; of the last one if t is left out.
+    @in_turn
+    def estimate(self, confidence: float = 0.95) -> Estimate[NDArray[Any]]:
+        """Return the last release with its standard deviation and an interval for each of its coordinates.
 
-        Before the first release: that of the first.
+        The noise of the last release is made once more: O(log T) draws on a tree, else the time of t steps.
+
+        Raises
+        ------
+        NoReleaseYet
+            Before the first release.
         """
-        noise = self._terms.noise(max(self._t, 1) if t is None else t, self._scale)
-        return math.sqrt(noise.variance + self._grid**2 / 12)
+        confidence = check_probability("confidence", confidence)
+        if self._t == 0:
+            raise NoReleaseYet
+        self._check_whole()
+        released = np.array(self._noise_from(self._t - 1).step()).reshape(-1)
+        self._chunks.run(lambda low, high: self._add_sums(released[low:high], low, high))
+        value = released.reshape(self._settings.shape)
+        stddev = self.stddev()
+        off = self._dtype.type(gaussian_quantile(confidence) * stddev + self._grid / 2)
+        return Estimate(value, stddev, value - off, value + off)
 
-    def describe(self) -> str:
-        """One paragraph in plain words: what is promised, to whom, against whom, and what is not."""
-        return self._terms.describe(self.stddev(), max(self._t, 1))
+    @in_turn
+    def reveal_secret_state(self) -> SecretState:
+        self._check_whole()
+        kept = (self._sum,) if self._lost is None else (self._sum, self._lost)
+        return SecretState(self._t, tuple(a.copy() for a in kept), None)
 
     # -- summing ------------------------------------------------------------------------------------------------------
 
-    def add(self, vector: ArrayLike) -> NDArray[Any]:
+    def add(self, x: ArrayLike) -> NDArray[Any]:
         """Take one step's input and release the sum so far, in a new array.
 
         Raises
         ------
         InputTypeError, InputShapeError, InputNotFinite, InputOutOfBound
-            If the input is not real, of another shape, not finite, or longer than `per_person`; nothing changes.
+            If the input is not real, of another shape, not finite, or longer than `per_step`; nothing changes.
         HorizonExceeded
             Past the last release; nothing changes.
         ForkedStream
             In a child of the process that built the sum.
+        StreamInUse
+            In a signal handler that came in the middle of another call.
         """
-        x, clipped = self._checked(self._as_input(vector, self._terms.shape))
-        self._check_room(1)
-        out = np.empty(self._terms.shape, dtype=self._dtype)
-        self._take(x, clipped, out)
-        return out
+        return self.extend_checked(self._settings.check_row(x))[0, ...]
 
-    def extend(self, matrix: ArrayLike) -> NDArray[Any]:
+    def extend(self, xs: ArrayLike) -> NDArray[Any]:
         """Take many steps' inputs, one row each; one release each, exactly those of `add` in a loop.
 
         All rows are checked before the first is taken.
         """
-        given = np.asarray(matrix)
-        shape = self._terms.shape
-        if given.ndim == 0 or given.shape[1:] != shape:
-            raise InputShapeError(given=given.shape, allowed=str(("n", *shape)).replace("'", ""))
-        if given.size == 0:
-            return np.empty((0, *shape), dtype=self._dtype)
-        # As in `add`: lists arrive as float64 and are taken, arrays of more bits than the sum's are not.
-        listed = not isinstance(matrix, np.ndarray)
-        rows = [self._checked(self._as_input(row.tolist() if listed else row, shape)) for row in given]
-        self._check_room(len(rows))
-        out = np.empty((len(rows), *shape), dtype=self._dtype)
-        for i, (x, clipped) in enumerate(rows):
-            self._take(x, clipped, out[i, ...])
-        return out
+        return self.extend_checked(self._settings.check_rows(xs))
 
-    def _resume(self, t: int, sums: list[NDArray[Any]], clipped: int, stream: NoiseStream) -> None:
-        """Stand after step t, which had these sums (and lost these roundings): for a store, which keeps them."""
-        self._stream = stream
-        self._sum = sums[0]
-        self._lost = sums[1] if self._lost is not None else None
-        self._clipped, self._t = clipped, t
+    @in_turn
+    def extend_checked(self, rows: NDArray[Any]) -> NDArray[Any]:
+        self._check_room(len(rows))
+        out = np.empty((len(rows), *self._settings.shape), dtype=self._dtype)
+        for i, row in enumerate(rows):
+            self._take(row.reshape(-1), out[i, ...])
+        return out
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _take(self, x: NDArray[Any], clipped: bool, out: NDArray[Any]) -> None:
-        if self._stream.t != self._t:  # an interrupt came between the noise and the sums: make the noise again
-            self._stream.seek(self._t)
-        self._stream.step(out)
+    def _take(self, x: NDArray[Any], out: NDArray[Any]) -> None:
+        self._noise_from(self._t).step(out)
         flat = out.reshape(-1)
         add = self._add_compensated if self._lost is not None else self._add_in_float64
+        t = self._t
         self._whole = False
         self._chunks.run(lambda low, high: add(x[low:high], flat[low:high], low, high))
-        self._t += 1
-        self._clipped += clipped
+        self._t = t + 1
         self._whole = True
 
     def _add_in_float64(self, x: NDArray[Any], release: NDArray[Any], low: int, high: int) -> None:
@@ -268,84 +232,30 @@ class RunningSum(UnderTerms):
         added = new - total
         lost += (total - (new - added)) + (x - added)
         total[...] = new
-        new += lost
-        release += new
+        self._add_sums(release, low, high)
+
+    def _add_sums(self, release: NDArray[Any], low: int, high: int) -> None:
+        """Add the sums to the noise that `release` holds, and round to the grid."""
+        if self._lost is None:
+            kernel.release_f32(np.zeros(high - low, dtype=np.float32), self._sum[low:high], release, self._grid)
+            return
+        release += self._sum[low:high] + self._lost[low:high]
         self._round(release)
 
     def _round(self, release: NDArray[Any]) -> None:
-        """To the nearest multiple of the grid, a power of two: scaling by it rounds nothing."""
+        """Round to the nearest multiple of the grid, a power of two: scaling by it rounds nothing."""
         release *= release.dtype.type(1 / self._grid)
         np.rint(release, out=release)
         release *= release.dtype.type(self._grid)
 
-    # -- the door -----------------------------------------------------------------------------------------------------
-
     def _check_room(self, n: int) -> None:
-        self._stream._check_fork()
+        self._check_whole()
+        if self._t + n > self._settings.last:
+            raise HorizonExceeded(horizon=self._settings.last, step=self._t + n)
+
+    def _check_whole(self) -> None:
         if not self._whole:
             raise StateError(
                 "this RunningSum was interrupted while it added an input, so part of its sums has it and part has not;"
                 " it can not go on"
             )
-        if self._t + n > self._terms.last:
-            raise HorizonExceeded(horizon=self._terms.last, step=self._t + n)
-
-    def _as_input(self, vector: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
-        given = np.asarray(vector)
-        if given.shape != shape:
-            raise InputShapeError(given=given.shape, allowed=str(shape))
-        # Lists of Python floats arrive as float64: they are taken, an array of more bits is not.
-        too_many_bits = isinstance(vector, np.ndarray) and given.dtype.itemsize > self._dtype.itemsize
-        if given.dtype.kind not in "fiub" or too_many_bits:
-            raise InputTypeError(
-                given=f"{given.dtype.name} values", allowed=f"real numbers that fit into {self._dtype.name}"
-            )
-        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused as such
-            return np.ascontiguousarray(given, dtype=self._dtype).reshape(-1)
-
-    def _checked(self, x: NDArray[Any]) -> tuple[NDArray[Any], bool]:
-        """The input, scaled down if it is too long and may be; and whether it was."""
-        norm = math.sqrt(_squared_norm(x))
-        if norm <= self._per_person * (1 + NORM_ERROR):
-            return x, False
-        if not np.isfinite(x).all():
-            raise InputNotFinite
-        if not self._clip:
-            raise InputOutOfBound(given=norm, least=0, most=self._per_person, what="the ℓ2 norm")
-        wide = x.astype(np.float64)
-        largest = float(np.abs(wide).max())
-        wide /= largest  # so that no square overflows
-        wide *= self._per_person / math.sqrt(float(np.dot(wide, wide)))
-        return wide.astype(self._dtype), True
-
-
-def _squared_norm(x: NDArray[Any]) -> float:
-    """Σ x², to a relative error below NORM_ERROR whatever the order of the additions; inf or NaN if it overflows."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.dot(x, x)) if x.dtype == np.float64 else kernel.squared_norm_f32(x)
-
-
-def _power_of_two_below(x: float) -> float:
-    """The largest power of two that is at most x > 0."""
-    return math.ldexp(0.5, math.frexp(x)[1])
-
-
-def _check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    try:
-        known = np.dtype(dtype)
-    except TypeError:
-        known = None
-    if known is None or known not in (np.float32, np.float64):
-        raise InvalidArgument("dtype", dtype, "'float32' or 'float64'")
-    return known
-
-
-def _check_per_person(per_person: object, dtype: np.dtype[Any]) -> float:
-    least, most = BOUNDS[dtype.name]
-    if (
-        not isinstance(per_person, bool)
-        and isinstance(per_person, (int, float, np.integer, np.floating))
-        and least <= per_person <= most
-    ):
-        return float(per_person)
-    raise InvalidArgument("per_person", per_person, f"a number from {least:g} to {most:g} for {dtype.name}")

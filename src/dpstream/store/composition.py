@@ -12,8 +12,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpstream.budget import ZCDP, ApproxDP, Budget, PureDP, gaussian_epsilon
+from dpstream.budget import ZCDP, ApproxDP, Budget, PureDP
 from dpstream.errors import BudgetError, StoreDamaged
+from dpstream.gaussian_curve import gaussian_epsilon
 
 __all__ = ["Spent", "budget_as_json", "budget_from_json", "compose"]
 

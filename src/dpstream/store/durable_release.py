@@ -11,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import math
 import weakref
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any, Generic, Protocol, Self, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,8 +27,12 @@ from dpstream.errors import (
     StoreClosed,
 )
 from dpstream.mechanisms.base import Mechanism
-from dpstream.noise.stream import NoiseStream
-from dpstream.store.noise_states import save_state, saved_states
+from dpstream.release.counter import Counter
+from dpstream.release.error_bars import release_stddev
+from dpstream.release.running_sum import RunningSum
+from dpstream.release.secret_state import SecretState
+from dpstream.release.settings import StreamSettings
+from dpstream.store.noise_states import resumed_noise, save_state, saved_states
 from dpstream.store.people import Contributions, CountedPeople, as_contributions, read_people, write_people
 from dpstream.store.positions import already_taken, recorded
 from dpstream.store.releases import read_batches
@@ -44,46 +47,25 @@ REPLAYED_VALUES = 1 << 14
 REPLAYED_STEPS = 32
 
 
-class Live(Protocol):
-    """What a `Counter` and a `RunningSum` have in common."""
-
-    _stream: NoiseStream
-
-    @property
-    def t(self) -> int: ...
-    @property
-    def horizon(self) -> int | None: ...
-    @property
-    def remaining(self) -> int | None: ...
-    @property
-    def budget(self) -> Budget: ...
-    @property
-    def mechanism(self) -> Mechanism: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def clipped(self) -> int: ...
-    def stddev(self, t: int | None = None) -> float: ...
-    def describe(self) -> str: ...
-    def add(self, x: Any) -> Any: ...
-    def extend(self, xs: ArrayLike) -> NDArray[Any]: ...
+L = TypeVar("L", Counter[Any], RunningSum)
 
 
-L = TypeVar("L", bound=Live)
-
-
-class DurableRelease(ABC, Generic[L]):
+class DurableRelease(Generic[L]):
     """A stream of a store, open for writing. Made by `Store.counter` and `Store.running_sum`."""
 
-    def __init__(self, files: StoreFiles, lease: Lease, settled: L) -> None:
+    #: What computes the releases.
+    _kind: type[L]
+
+    def __init__(self, files: StoreFiles, lease: Lease, settings: StreamSettings, threads: int | None = None) -> None:
         self._files = files
+        self._threads = threads
         self._lease = lease
-        self._settled = settled  # the settings, under a key that is never used
+        self._settings = settings
         self._seals = files.seals.stream(lease.row.tag)
         self._key = files.seals.noise_key(lease.row.name, lease.row.tag, lease.row.configuration)
         self._open = True
-        self._give_back = weakref.finalize(self, files.witness.unlock, lease.slot)
-        self._coordinates = math.prod(settled.shape)
+        self._give_back: Callable[[], object] = weakref.finalize(self, files.witness.unlock, lease.slot)
+        self._coordinates = math.prod(settings.shape)
         self._state_step = 0
         self._live: L | None = None
         self._rows_per_person: int | None = lease.row.settings["rows_per_person"]
@@ -136,7 +118,7 @@ class DurableRelease(ABC, Generic[L]):
     @property
     def horizon(self) -> int | None:
         """The last release; None if there is none."""
-        return self._settled.horizon
+        return self._settings.horizon
 
     @property
     def remaining(self) -> int | None:
@@ -146,27 +128,26 @@ class DurableRelease(ABC, Generic[L]):
     @property
     def budget(self) -> Budget:
         """What all releases together may reveal."""
-        return self._settled.budget
+        return self._settings.budget
 
     @property
     def mechanism(self) -> Mechanism:
         """How noise is shared over time."""
-        return self._settled.mechanism
+        return self._settings.mechanism
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a release."""
-        return self._settled.shape
+        return self._settings.shape
 
     @property
-    def clipped(self) -> int:
-        """How many steps' inputs were clipped."""
-        with self._files.lock:
-            return self._release().clipped
+    def settings(self) -> StreamSettings:
+        """Everything that decides the noise."""
+        return self._settings
 
     def stddev(self, t: int | None = None) -> float:
         """The standard deviation of release t; of the last one if t is left out."""
-        return self._settled.stddev(max(self.t, 1) if t is None else t)
+        return release_stddev(self._settings, max(self.t, 1) if t is None else t)
 
     def describe(self) -> str:
         """One paragraph in plain words: what is promised, to whom, against whom, and what is not."""
@@ -201,7 +182,7 @@ class DurableRelease(ABC, Generic[L]):
                     raise PositionMissing(following=row.first_position + row.t)
                 self._check_people()
                 return self._commit_one(release, x, None, None)
-            rows = self._checked_row(release, x)
+            rows = self._settings.check_row(x)
             if already_taken(row, position, 1):
                 return self._scalar(recorded(self._files.database, self._seals, row, rows, position)[0])
             self._check_people()
@@ -272,13 +253,12 @@ class DurableRelease(ABC, Generic[L]):
     def _extend(self, release: L, xs: ArrayLike, first_position: int | None) -> NDArray[Any]:
         """The releases of these inputs: recorded ones for old positions, new ones for the rest."""
         row = self._lease.row
-        xs = self._as_array(xs)
+        rows = self._settings.check_rows(xs)
         before, digests = None, None
         start = row.first_position
         if first_position is None and start is not None:
             raise PositionMissing(following=start + row.t)
         if first_position is not None:
-            rows = self._checked_rows(release, xs)
             old = already_taken(row, first_position, len(rows))
             start = first_position if start is None else start
             if old and self._counted is not None:
@@ -287,12 +267,12 @@ class DurableRelease(ABC, Generic[L]):
                 before = recorded(self._files.database, self._seals, row, rows[:old], first_position)
                 if old == len(rows):
                     return before
-                xs = xs[old:]
-            digests = self._seals.input_digests(row.t + 1, rows[old:])
-        if len(xs):
+                rows = rows[old:]
+            digests = self._seals.input_digests(row.t + 1, rows)
+        if len(rows):
             self._check_people()
         with self._forgetting():
-            values = release.extend(xs)
+            values = release.extend_checked(rows)
         if len(values):
             self._commit(release, np.ascontiguousarray(values).tobytes(), len(values), digests, start)
         return values if before is None else np.concatenate([before, values])
@@ -305,9 +285,10 @@ class DurableRelease(ABC, Generic[L]):
         row = lease.row
         t = row.t + count
         try:
+            sums = release.reveal_secret_state().sums_as_bytes()
             moved = StreamRow(
                 row.id, row.name, row.tag, row.configuration, row.seal, row.generation, t, first_position, 0,
-                row.people, self._seals.seal_sums(self._sums(release), (t, first_position, 0, row.people)),
+                row.people, self._seals.seal_sums(sums, (t, first_position, 0, row.people)),
                 row.holder_pid, row.holder_started,
             )  # fmt: skip
             sealed = self._seals.seal_batch(row.t + 1, count, values, digests)
@@ -328,11 +309,11 @@ class DurableRelease(ABC, Generic[L]):
 
     def _state_to_save(self, release: L, t: int) -> tuple[int, bytes] | None:
         """The noise's state, where a restart would otherwise make too much noise again."""
-        stream = release._stream
         if t - self._state_step < max(REPLAYED_VALUES // self._coordinates, REPLAYED_STEPS):
             return None
-        self._state_step = stream.t
-        return stream.t, stream.state()
+        noise = self._noise
+        self._state_step = noise.t
+        return noise.t, noise.state()
 
     @contextlib.contextmanager
     def _forgetting(self) -> Iterator[None]:
@@ -392,27 +373,11 @@ class DurableRelease(ABC, Generic[L]):
         self._state_step = 0
         return self._resume(row.t, sums, last, None)
 
-    # -- what counters and sums do differently ------------------------------------------------------------------------
-
-    @abstractmethod
     def _resume(self, t: int, sums: bytes, last: NDArray[Any] | None, state: bytes | None) -> L:
-        """A live release that stands after step t."""
-
-    @abstractmethod
-    def _sums(self, release: L) -> bytes:
-        """The true sums, and how many inputs were clipped, as bytes."""
-
-    @abstractmethod
-    def _checked_rows(self, release: L, xs: ArrayLike) -> NDArray[Any]:
-        """Many steps' inputs, checked; as they will be counted."""
-
-    def _as_array(self, xs: ArrayLike) -> NDArray[Any]:
-        """Many steps' inputs as an array, unchecked."""
-        return np.asarray(xs)
-
-    @abstractmethod
-    def _checked_row(self, release: L, x: Any) -> NDArray[Any]:
-        """One step's input, checked, as the only row of many steps' inputs."""
+        """Return a live stream that stands after step t."""
+        settings = self._settings
+        self._noise = resumed_noise(settings, self._key, t, threads=self._threads, state=state)
+        return self._kind.resume(settings, self._noise, SecretState.from_bytes(settings, t, sums, last))
 
     def _scalar(self, value: Any) -> Any:
         return value if self.shape else value.item()

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument, StateError, StreamUnknown
 from dpstream.noise.stream import NoiseStream
-from dpstream.release.counter import Counter
-from dpstream.release.running_sum import RunningSum
+from dpstream.release.settings import StreamSettings
 from dpstream.store.noise_states import resumed_noise, saved_states
 from dpstream.store.rebuilt import rebuilt
 from dpstream.store.releases import Batch, read_batches
@@ -53,23 +52,21 @@ def implied_inputs(files: StoreFiles, name: str, first: int, last: int) -> NDArr
     first, last = check_whole("first", first), check_whole("last", last, least=first - 1)
     if last > row.t:
         raise InvalidArgument("last", last, f"at most {row.t}, the last step of {name!r}")
-    settled = rebuilt(row, str(files.database.path))
-    pieces = [piece.inputs for piece in implied(files, row, settled, first, last)]
-    return np.concatenate(pieces) if pieces else np.empty((0, *settled.shape), dtype=np.int64)
+    settings = rebuilt(row, str(files.database.path))
+    pieces = [piece.inputs for piece in implied(files, row, settings, first, last)]
+    return np.concatenate(pieces) if pieces else np.empty((0, *settings.shape), dtype=np.int64)
 
 
-def implied(
-    files: StoreFiles, row: StreamRow, settled: Counter | RunningSum, first: int, last: int
-) -> Iterator[Implied]:
+def implied(files: StoreFiles, row: StreamRow, settings: StreamSettings, first: int, last: int) -> Iterator[Implied]:
     """What the releases of the steps from `first` to `last` imply, a piece at a time."""
     if first > last:
         return
-    seals, shape = files.seals.stream(row.tag), settled.shape
+    seals, shape = files.seals.stream(row.tag), settings.shape
     most = max(1, PIECE_VALUES // math.prod(shape))
-    exact = isinstance(settled, Counter)
+    exact = settings.lane == "exact"
     kind = np.dtype(np.int64 if exact else np.float64)
     before = np.zeros((1, *shape), dtype=kind)
-    noise = _noise_after(files, row, settled, max(first - 2, 0))
+    noise = _noise_after(files, row, settings, max(first - 2, 0))
     start = max(first - 1, 1)
     for batch in _pieces(read_batches(files.database, row, seals, start, last), most):
         # Sums of numbers that were never counted may overflow: then they wrap, and are found to be wrong.
@@ -82,16 +79,16 @@ def implied(
             yield Implied(batch.first + skip, batch.values[skip:], sums[skip:], inputs[skip:], digests)
 
 
-def _noise_after(files: StoreFiles, row: StreamRow, settled: Counter | RunningSum, t: int) -> NoiseStream:
+def _noise_after(files: StoreFiles, row: StreamRow, settings: StreamSettings, t: int) -> NoiseStream:
     """The stream's noise, standing after step t; from a saved state if one helps."""
     key = files.seals.noise_key(row.name, row.tag, row.configuration)
     for step, state in saved_states(files.database, row):
         if step <= t:
             try:
-                return resumed_noise(settled._terms, key, t, scale=settled._scale, state=state)
+                return resumed_noise(settings, key, t, state=state)
             except (StateError, TypeError):
                 continue
-    return resumed_noise(settled._terms, key, t, scale=settled._scale)
+    return resumed_noise(settings, key, t)
 
 
 def _pieces(batches: Iterator[Batch], most: int) -> Iterator[Batch]:

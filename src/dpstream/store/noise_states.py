@@ -12,7 +12,7 @@ import numpy as np
 
 from dpstream.errors import StateError
 from dpstream.noise.stream import NoiseStream
-from dpstream.release.terms import Terms
+from dpstream.release.settings import StreamSettings
 from dpstream.store.database import Database
 from dpstream.store.stream_row import StreamRow
 
@@ -23,17 +23,17 @@ PIECE = 1 << 14
 
 
 def resumed_noise(
-    terms: Terms, key: bytes, t: int, *, scale: float, threads: int | None = None, state: bytes | None = None
+    settings: StreamSettings, key: bytes, t: int, *, threads: int | None = None, state: bytes | None = None
 ) -> NoiseStream:
-    """The noise of these terms, standing after step t."""
-    stream = terms.stream(key, scale=scale, threads=threads, state=state)
+    """Return the noise of these settings, standing after step t."""
+    stream = settings.noise_stream(key, threads=threads, state=state)
     if state is None:
         stream.seek(t)
         return stream
     if stream.t > t:
         raise StateError(f"this noise state was saved at step {stream.t}, past step {t}")
-    coordinates = math.prod(terms.shape)
-    unused = np.empty(terms.shape, dtype=terms.dtype) if coordinates > PIECE else None
+    coordinates = math.prod(settings.shape)
+    unused = np.empty(settings.shape, dtype=settings.dtype) if coordinates > PIECE else None
     while stream.t < t:
         if unused is not None:
             stream.step(unused)

@@ -9,32 +9,12 @@ from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument, ParticipationError, StoreDamaged, StoreMismatch
 from dpstream.participation import Participation
 from dpstream.release.contribution_limit import MOST_TIMES
-from dpstream.release.counter import Counter
-from dpstream.release.running_sum import RunningSum
-from dpstream.release.terms import Terms
-from dpstream.store.composition import budget_as_json, budget_from_json
+from dpstream.release.settings import StreamSettings
+from dpstream.store.composition import budget_from_json
 
-__all__ = ["NAME_LIMIT", "check_name", "check_rows_per_person", "check_settings", "check_source", "settings_of"]
+__all__ = ["NAME_LIMIT", "check_name", "check_rows_per_person", "check_settings", "check_source"]
 
 NAME_LIMIT = 200
-
-
-def settings_of(settled: Counter | RunningSum) -> dict[str, Any]:
-    """Everything that must be the same when a stream is opened again, as JSON has it."""
-    terms = settled._terms
-    return {
-        "lane": terms.lane,
-        "horizon": terms.horizon,
-        "budget": budget_as_json(terms.budget),
-        "shape": list(terms.shape),
-        "per_person": terms.per_person,
-        "mechanism": repr(terms.mechanism),
-        "participation": {"times": terms.participation.times, "separation": terms.participation.separation},
-        "neighbours": terms.neighbours,
-        "clip": settled._clip,
-        "dtype": terms.dtype,
-        "scale": settled._scale,
-    }
 
 
 def check_settings(name: str, stored: dict[str, Any], given: dict[str, Any], path: str) -> None:
@@ -60,7 +40,7 @@ def check_source(source: object) -> str:
     return source
 
 
-def check_rows_per_person(rows: object, terms: Terms) -> int | None:
+def check_rows_per_person(rows: object, settings: StreamSettings) -> int | None:
     """Return how many rows of a person a stream counts; refuse more than its settings promise to protect.
 
     K rows of 1 in whatever steps move the releases no further than one row of K does, so per_person=K covers them
@@ -72,13 +52,13 @@ def check_rows_per_person(rows: object, terms: Terms) -> int | None:
     checked = check_whole("rows_per_person", rows)
     if checked > MOST_TIMES:
         raise InvalidArgument("rows_per_person", checked, f"at most {MOST_TIMES:,}")
-    times, separation = terms.participation.times, terms.participation.separation
-    promised = max(int(terms.per_person), int(terms.per_person) * times if separation == 1 else 0)
+    times, separation = settings.participation.times, settings.participation.separation
+    promised = max(int(settings.per_person), int(settings.per_person) * times if separation == 1 else 0)
     if checked > promised:
         raise ParticipationError(
             "rows_per_person",
             checked,
-            f"at most {promised:,}: per_person={terms.per_person:g} and {terms.participation!r} promise no more;"
+            f"at most {promised:,}: per_person={settings.per_person:g} and {settings.participation!r} promise no more;"
             f" create the stream with per_person={checked}",
         )
     return checked

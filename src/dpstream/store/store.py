@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dpstream.arguments import check_whole
-from dpstream.budget import Budget
+from dpstream.budget import Budget, check_budget
 from dpstream.errors import (
     BudgetLimitExceeded,
     InvalidArgument,
@@ -28,21 +28,20 @@ from dpstream.errors import (
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.participation import Participation
-from dpstream.release.counter import Counter
-from dpstream.release.running_sum import RunningSum
-from dpstream.release.terms import Neighbours, check_budget
+from dpstream.release.secret_state import SecretState
+from dpstream.release.settings import Neighbours, StreamSettings
 from dpstream.store import stream_row
 from dpstream.store.composition import Spent, budget_as_json, budget_from_json, compose
-from dpstream.store.durable_counter import DurableCounter, no_counts
+from dpstream.store.durable_counter import DurableCounter
 from dpstream.store.durable_release import DurableRelease
-from dpstream.store.durable_sum import DurableSum, no_sums
+from dpstream.store.durable_sum import DurableSum
 from dpstream.store.files import check_path
 from dpstream.store.implied import implied_inputs
 from dpstream.store.master_key import KeySource
 from dpstream.store.people import CountedPeople, read_people, write_people
 from dpstream.store.process import this_process
 from dpstream.store.releases import Release, read_batches
-from dpstream.store.settings import check_name, check_rows_per_person, check_settings, check_source, settings_of
+from dpstream.store.settings import check_name, check_rows_per_person, check_settings, check_source
 from dpstream.store.store_files import open_store_files
 from dpstream.store.stream_row import Lease, StreamRow
 from dpstream.store.verification import Report, Verified, verify
@@ -194,7 +193,6 @@ class Store:
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
-        clip: bool = False,
         source: str = "",
         rows_per_person: int | None = None,
         people: int = 1_000_000,
@@ -230,7 +228,7 @@ class Store:
         BudgetLimitExceeded
             If it is new and the store's limit has no room for it.
         """
-        settled = Counter(
+        settings = StreamSettings.for_counter(
             horizon,
             budget,
             shape=shape,
@@ -239,59 +237,51 @@ class Store:
             mechanism=mechanism,
             participation=participation,
             neighbours=neighbours,
-            clip=clip,
         )
-        settings = settings_of(settled) | {
-            "per_step": settled._per_step,
-            "source": check_source(source),
-            "rows_per_person": check_rows_per_person(rows_per_person, settled._terms),
-        }
+        own = {"source": check_source(source), "rows_per_person": check_rows_per_person(rows_per_person, settings)}
         room = None if rows_per_person is None else check_whole("people", people)
-        return self._opened(
-            name, settings, no_counts(settled.shape), lambda lease: DurableCounter(self._files, lease, settled), room
-        )
+        return self._opened(name, settings, own, lambda lease: DurableCounter(self._files, lease, settings), room)
 
     def running_sum(
         self,
         name: str,
         horizon: int | None,
         budget: Budget,
-        shape: int | Sequence[int],
         *,
+        shape: int | Sequence[int] = (),
         per_person: float = 1.0,
+        per_step: float | None = None,
         dtype: DTypeLike = "float32",
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
-        clip: bool = False,
+        neighbours: Neighbours = "add-remove",
         threads: int | None = None,
     ) -> DurableSum:
         """Create or reopen a running sum; the settings are those of `dpstream.RunningSum`, the errors of `counter`."""
-        settled = RunningSum(
+        settings = StreamSettings.for_sum(
             horizon,
             budget,
-            shape,
+            shape=shape,
             per_person=per_person,
+            per_step=per_step,
             dtype=dtype,
             mechanism=mechanism,
             participation=participation,
-            clip=clip,
-            threads=threads,
+            neighbours=neighbours,
         )
-        return self._opened(
-            name,
-            settings_of(settled) | {"source": "", "rows_per_person": None},
-            no_sums(settled.shape, settled.dtype.name),
-            lambda lease: DurableSum(self._files, lease, settled, threads),
-        )
+        own = {"source": "", "rows_per_person": None}
+        return self._opened(name, settings, own, lambda lease: DurableSum(self._files, lease, settings, threads))
 
     def _opened(
         self,
         name: str,
-        settings: dict[str, Any],
-        nothing: bytes,
+        asked: StreamSettings,
+        own: dict[str, Any],
         make: Callable[[Lease], W],
         people: int | None = None,
     ) -> W:
+        settings = asked.as_json() | own
+        nothing = SecretState.start(asked).sums_as_bytes()
         name = check_name(name)
         files = self._files
 

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.errors import InputOutOfBound, StoreDamaged, StreamUnknown
-from dpstream.release.counter import Counter
-from dpstream.release.running_sum import NORM_ERROR, RunningSum
+from dpstream.release.real_inputs import NORM_ERROR
+from dpstream.release.secret_state import SecretState
+from dpstream.release.settings import StreamSettings
 from dpstream.store.implied import Implied, implied
 from dpstream.store.people import read_people
 from dpstream.store.rebuilt import rebuilt
@@ -38,8 +39,6 @@ __all__ = ["Report", "Verified", "verify"]
 NAMED_STEPS = 5
 #: A release of a running sum is off by half the grid, and by this part of itself.
 ROUNDING = {"float32": 2.0**-22, "float64": 2.0**-50}
-#: The sealed sums start with how many inputs were clipped.
-_CLIPPED_BYTES = 8
 
 NOT_ACCEPTED = "a release implies an input that the stream does not accept"
 NOT_RECORDED = "a release implies another input than the one recorded under its position"
@@ -97,18 +96,18 @@ def verify(files: StoreFiles, name: str, report: Report | None = None) -> Verifi
         return Verified(name, 0, False, None, (damage.what,))
     if row is None:
         raise StreamUnknown(name=name)
-    settled = rebuilt(row, str(files.database.path))
+    settings = rebuilt(row, str(files.database.path))
     findings = []
     if last is not None and last > row.t:
         findings.append(f"there are releases past its last step {row.t:,}")
     wrong: dict[str, _Steps] = defaultdict(_Steps)
     try:
-        _check_releases(files, row, settled, wrong, report or (lambda part: part))
+        _check_releases(files, row, settings, wrong, report or (lambda part: part))
     except StoreDamaged as damage:
         findings.append(damage.what)
     findings += [f"{what}: {steps}" for what, steps in wrong.items()]
     findings += wrong_people
-    every_input = row.first_position is not None and isinstance(settled, Counter)
+    every_input = row.first_position is not None and settings.lane == "exact"
     return Verified(name, row.t, every_input, _lag(row, record), tuple(findings))
 
 
@@ -124,29 +123,29 @@ def _people(files: StoreFiles, row: StreamRow) -> list[str]:
 
 
 def _check_releases(
-    files: StoreFiles, row: StreamRow, settled: Counter | RunningSum, wrong: dict[str, _Steps], report: Report
+    files: StoreFiles, row: StreamRow, settings: StreamSettings, wrong: dict[str, _Steps], report: Report
 ) -> None:
     """Note under `wrong` which steps are not as they should be, and how."""
     seals = files.seals.stream(row.tag)
-    sums: NDArray[np.generic] = np.zeros(settled.shape)
-    slack: NDArray[np.float64] = np.zeros(settled.shape)
-    for piece in implied(files, row, settled, 1, row.t):
-        if isinstance(settled, Counter):
-            refused = _refused_counts(settled, piece)
+    sums: NDArray[np.generic] = np.zeros(settings.shape)
+    slack: NDArray[np.float64] = np.zeros(settings.shape)
+    for piece in implied(files, row, settings, 1, row.t):
+        if settings.lane == "exact":
+            refused = _refused_counts(settings, piece)
         else:
-            allowed = np.concatenate([slack[None], _slack(settled, piece)])
-            refused, slack = _refused_vectors(settled, piece, allowed), allowed[-1]
-        for what, steps in ((NOT_ACCEPTED, refused), *_other_inputs(row, settled, seals, piece)):
+            allowed = np.concatenate([slack[None], _slack(settings, piece)])
+            refused, slack = _refused_vectors(settings, piece, allowed), allowed[-1]
+        for what, steps in ((NOT_ACCEPTED, refused), *_other_inputs(row, settings, seals, piece)):
             if steps:
                 wrong[what].add(steps)
         sums = piece.sums[-1]
         report((piece.first + len(piece.sums) - 1) / row.t)
-    kept = row.sums(seals, files.database)[_CLIPPED_BYTES:]
-    if isinstance(settled, Counter):
-        same = np.array_equal(np.frombuffer(kept, "<i8").reshape(settled.shape), sums)
+    kept = SecretState.from_bytes(settings, row.t, row.sums(seals, files.database), None).sums
+    if settings.lane == "exact":
+        same = np.array_equal(kept[0], sums)
     else:
         # float64 data keeps what its additions lost as a second array.
-        total = np.frombuffer(kept, "<f8").reshape(-1, *settled.shape).sum(axis=0)
+        total = np.sum(kept, axis=0).reshape(settings.shape)
         same = bool((np.abs(total - sums) <= slack).all())
     if not same:
         wrong[OTHER_SUM].add([row.t])
@@ -155,43 +154,44 @@ def _check_releases(
 # -- inputs -----------------------------------------------------------------------------------------------------------
 
 
-def _refused_counts(counter: Counter, piece: Implied) -> list[int]:
-    """The steps whose input the counter would have refused, or clipped."""
+def _refused_counts(settings: StreamSettings, piece: Implied) -> list[int]:
+    """Return the steps whose input the counter would have refused."""
 
     def refused(inputs: NDArray[np.int64]) -> bool:
         try:
-            return counter._checked_rows(inputs)[1] > 0
+            settings.check_rows(inputs)
         except InputOutOfBound:
             return True
+        return False
 
     if not refused(piece.inputs):
         return []
     return [piece.first + i for i in range(len(piece.inputs)) if refused(piece.inputs[i : i + 1])]
 
 
-def _refused_vectors(total: RunningSum, piece: Implied, slack: NDArray[np.float64]) -> list[int]:
-    """The steps whose input is longer than the bound, even if all rounding went one way."""
+def _refused_vectors(settings: StreamSettings, piece: Implied, slack: NDArray[np.float64]) -> list[int]:
+    """Return the steps whose input is longer than a step may be, even if all rounding went one way."""
     inputs = piece.inputs.reshape(len(piece.inputs), -1)
     room = np.linalg.norm(slack.reshape(len(slack), -1), axis=1)
-    longest = total._per_person * (1 + 2 * NORM_ERROR) + room[1:] + room[:-1]
+    longest = settings.step_limit * (1 + 2 * NORM_ERROR) + room[1:] + room[:-1]
     # Not >, so that a NaN is refused.
     return [piece.first + int(i) for i in np.flatnonzero(~(np.linalg.norm(inputs, axis=1) <= longest))]
 
 
-def _slack(total: RunningSum, piece: Implied) -> NDArray[np.float64]:
+def _slack(settings: StreamSettings, piece: Implied) -> NDArray[np.float64]:
     """How far rounding may have taken each release from its sum and noise."""
     size = np.abs(piece.releases.astype(np.float64)) + np.abs(piece.sums)
-    return np.asarray(total.grid / 2 + ROUNDING[total.dtype.name] * size)
+    return np.asarray(settings.grid / 2 + ROUNDING[settings.dtype] * size)
 
 
 def _other_inputs(
-    row: StreamRow, settled: Counter | RunningSum, seals: Seals, piece: Implied
+    row: StreamRow, settings: StreamSettings, seals: Seals, piece: Implied
 ) -> list[tuple[str, list[int]]]:
     """The steps whose input is not the one that was recorded."""
     steps = range(piece.first, piece.first + len(piece.inputs))
     if (piece.digests is None) != (row.first_position is None):
         return [(NO_DIGEST if piece.digests is None else NO_POSITION, list(steps))]
-    if piece.digests is None or isinstance(settled, RunningSum):
+    if piece.digests is None or settings.lane == "float":
         return []
     made = np.frombuffer(seals.input_digests(piece.first, piece.inputs), f"V{INPUT_BYTES}")
     if len(piece.digests) != made.nbytes:

@@ -11,8 +11,9 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 
 from dpstream.audit.exact_laws import renyi_divergence, rounded_law
-from dpstream.budget import gaussian_delta, gaussian_epsilon, zcdp
+from dpstream.budget import zcdp
 from dpstream.charts import ACCENT, GREY, new_figure
+from dpstream.gaussian_curve import gaussian_delta, gaussian_epsilon
 from dpstream.mechanisms import Binary
 from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.wording import number

@@ -1,7 +1,4 @@
-"""How far a release may be from the truth: the exact law of exactly rounded noise.
-
-A release of the exact lane is the true sum plus the integer nearest to an ideal noise G, so it is off by at most h
-exactly if |G| < h + 1/2. G is Gaussian of known variance, or a sum of independent Laplace draws.
+"""The law of one release's noise before rounding: Gaussian, or a sum of independent Laplace draws.
 
 A sum of n Laplace draws of scale b is not Gaussian, and need not be treated as if it were: from the partial fractions
 
@@ -19,29 +16,22 @@ from abc import ABC, abstractmethod
 from collections import Counter as Multiset
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfc, gammaincc, gammaln
 
-from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
 
 __all__ = [
     "GaussianNoise",
     "LaplaceNoise",
     "RealNoise",
-    "check_confidence",
-    "half_width",
     "laplace_noise",
     "noise_at",
-    "rounded_variance",
 ]
 
-#: Below this standard deviation the variance of rounded noise is summed term by term, above it by Fourier series.
-_NARROW = 2.0
 #: A mixture over the number of Laplace draws is cut where what is left is less likely than this.
 _NEGLIGIBLE = 1e-18
 
@@ -74,6 +64,8 @@ class GaussianNoise(RealNoise):
         return self.stddev**2
 
     def beyond(self, x: Any) -> Any:
+        from scipy.special import erfc  # here, because importing SciPy takes longer than all the rest
+
         return erfc(np.asarray(x) / (self.stddev * math.sqrt(2)))
 
     def transform(self, s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -93,6 +85,8 @@ class LaplaceNoise(RealNoise):
         return sum(2 * count * scale**2 for scale, count in zip(self.scales, self.counts, strict=True))
 
     def beyond(self, x: Any) -> Any:
+        from scipy.special import gammaincc
+
         j = np.arange(1, self._mixture.size + 1)
         tails = gammaincc(j, np.asarray(x, dtype=np.float64)[..., None] / self.scales[0])
         return tails @ self._mixture
@@ -108,6 +102,8 @@ class LaplaceNoise(RealNoise):
     @cached_property
     def _mixture(self) -> NDArray[np.float64]:
         """The chance of each j = 1, 2, ... that |noise| has the law of j exponentials of the least scale."""
+        from scipy.special import gammaln
+
         number = self._number_of_draws
         n = np.arange(1, number.size + 1)[:, None]
         j = np.arange(1, number.size + 1)[None, :]
@@ -148,57 +144,3 @@ def laplace_noise(weights: Iterable[float], scale: float) -> LaplaceNoise:
     found = Multiset(abs(weight) * scale for weight in weights)
     scales = tuple(sorted(found))
     return LaplaceNoise(scales, tuple(found[s] for s in scales))
-
-
-def rounded_variance(noise: RealNoise) -> float:
-    """The variance of the integer nearest to the noise: the noise's own and 1/12, up to what rounding correlates.
-
-    With r(x) = x - (nearest integer) = Σ_m (-1)^(m+1) sin(2πmx)/(πm), the variance E(G - r(G))² needs no more than the
-    characteristic function at multiples of 2π. Where that falls slowly, the tail is summed instead.
-
-    Examples
-    --------
-    >>> rounded_variance(GaussianNoise(3.0))
-    9.08333333...
-    >>> rounded_variance(GaussianNoise(0.1)) < 1e-5
-    True
-    """
-    spread = math.sqrt(noise.variance)
-    if spread < _NARROW:
-        k = np.arange(1, 64 + math.ceil(64 * spread))
-        return float(((2 * k - 1) * noise.beyond(k - 0.5)).sum())
-    m = np.arange(1.0, 1001.0)
-    sign = np.where(m % 2, -1.0, 1.0)
-    value, slope = noise.transform(2 * np.pi * m)
-    return noise.variance + 1 / 12 + float((sign * (value / (np.pi * m) ** 2 - 2 * slope / (np.pi * m))).sum())
-
-
-def check_confidence(confidence: object) -> float:
-    """A confidence strictly between 0 and 1."""
-    if isinstance(confidence, (int, float, np.integer, np.floating)) and 0 < confidence < 1:
-        return float(confidence)
-    raise InvalidArgument("confidence", confidence, "a number strictly between 0 and 1")
-
-
-@lru_cache(maxsize=4096)
-def half_width(noise: RealNoise, confidence: float) -> int:
-    """The least whole h with P(|nearest integer to the noise| ≤ h) ≥ confidence.
-
-    Examples
-    --------
-    >>> half_width(GaussianNoise(10.0), 0.95)  # 1.96 standard deviations are 19.6
-    20
-    >>> half_width(GaussianNoise(0.1), 0.95)
-    0
-    """
-    miss = 1 - confidence
-    low, high = -1, 0  # low is too small, high may be
-    while noise.beyond(high + 0.5) > miss:
-        low, high = high, 2 * high + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if noise.beyond(middle + 0.5) > miss:
-            low = middle
-        else:
-            high = middle
-    return high

@@ -8,16 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from dpstream.arguments import check_probability
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms import GrowingSmooth, SignedDigits, SmoothBinary, Unbounded
-from dpstream.release.interval import (
-    GaussianNoise,
-    LaplaceNoise,
-    check_confidence,
-    half_width,
-    noise_at,
-    rounded_variance,
-)
+from dpstream.release.error_bars import half_width, rounded_variance
+from dpstream.release.noise_law import GaussianNoise, LaplaceNoise, noise_at
 from tests.noise.catalogue import LAPLACE
 
 
@@ -123,4 +118,4 @@ def test_far_steps_are_fast(mechanism):
 @pytest.mark.parametrize("confidence", [0, 1, -0.1, 1.1, math.nan, "0.9", None, True])
 def test_bad_confidence(confidence):
     with pytest.raises(InvalidArgument, match="confidence must be a number strictly between 0 and 1"):
-        check_confidence(confidence)
+        check_probability("confidence", confidence)

@@ -5,7 +5,7 @@ import pytest
 
 import dpstream as dp
 from dpstream.errors import HorizonExceeded, InvalidArgument
-from dpstream.release.accuracy import FEW, accuracy
+from dpstream.release.error_bars import _SINGLE_STEPS, error_bars
 
 BUDGETS = (
     dp.zcdp(0.5),
@@ -24,7 +24,7 @@ def one_by_one(counter, first, count, confidence):
     for t in range(1, first + count):
         release = counter.add(np.zeros(counter.shape, dtype=np.int64) if counter.shape else 0)
         if t >= first:
-            low, high = counter.interval(confidence)
+            _, _, low, high = counter.estimate(confidence)
             stddev.append(counter.stddev())
             off.append(np.max(high - release))
             assert np.max(release - low) == off[-1]
@@ -34,9 +34,14 @@ def one_by_one(counter, first, count, confidence):
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
 @pytest.mark.parametrize("horizon", [40, None])
 def test_the_same_as_the_counter_says(budget, horizon):
-    for first, count, confidence in ((1, 25, 0.95), (7, FEW, 0.5), (3, 1, 0.999999), (2, FEW + 1, 0.999999)):
+    for first, count, confidence in (
+        (1, 25, 0.95),
+        (7, _SINGLE_STEPS, 0.5),
+        (3, 1, 0.999999),
+        (2, _SINGLE_STEPS + 1, 0.999999),
+    ):
         counter = dp.Counter(horizon, budget)
-        stddev, off = accuracy(counter, first, count, confidence)
+        stddev, off = error_bars(counter.settings, first, count, confidence)
         wanted_stddev, wanted_off = one_by_one(counter, first, count, confidence)
         np.testing.assert_allclose(stddev, wanted_stddev, rtol=1e-12)
         np.testing.assert_array_equal(off, wanted_off)
@@ -47,7 +52,7 @@ def test_the_same_as_the_counter_says(budget, horizon):
 )
 def test_whatever_the_mechanism(mechanism):
     counter = dp.Counter(40, dp.zcdp(0.3), mechanism=mechanism, shape=(3,), per_person=4, per_step=10)
-    stddev, off = accuracy(counter, 1, 40)
+    stddev, off = error_bars(counter.settings, 1, 40)
     wanted_stddev, wanted_off = one_by_one(counter, 1, 40, 0.95)
     np.testing.assert_allclose(stddev, wanted_stddev, rtol=1e-12)
     np.testing.assert_array_equal(off, wanted_off)
@@ -56,8 +61,8 @@ def test_whatever_the_mechanism(mechanism):
 def test_refusals():
     counter = dp.Counter(10, dp.zcdp(0.5))
     with pytest.raises(HorizonExceeded):
-        accuracy(counter, 5, 7)
+        error_bars(counter.settings, 5, 7)
     with pytest.raises(InvalidArgument, match="confidence"):
-        accuracy(counter, 1, 1, 1.0)
-    stddev, off = accuracy(counter, 1, 0)
+        error_bars(counter.settings, 1, 1, 1.0)
+    stddev, off = error_bars(counter.settings, 1, 0)
     assert stddev.size == off.size == 0
