@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from dpstream.budget import Budget, noise_scale, pure_dp, zcdp
 from dpstream.errors import DpstreamError, HorizonExceeded
 from dpstream.mechanisms.base import Mechanism
+from dpstream.noise.pure_step_engine import TrackedError
 from dpstream.participation import Participation
 
 __all__ = ["check_counter", "check_mechanism", "check_noise", "check_running_sum", "fixed_key"]
@@ -80,6 +81,7 @@ def check_mechanism(mechanism: Mechanism, steps: int | None = None) -> None:
     _require(math.isclose(mechanism.max_variance(steps), variance.max(), rel_tol=1e-8), "max_variance() is wrong")
     _require(math.isclose(mechanism.mean_variance(steps), variance.mean(), rel_tol=1e-8), "mean_variance() is wrong")
     operator = _streamed(mechanism, steps)
+    _check_arithmetic(mechanism, operator)
     _require(np.allclose(operator @ operator.T, L @ L.T, atol=1e-8), "the stream's covariance is not that of L")
     if mechanism.horizon == steps:
         state = mechanism.start()
@@ -106,6 +108,20 @@ def _streamed(mechanism: Mechanism, steps: int) -> NDArray[np.float64]:
         rows.append(noise)
         state = following
     return np.array(rows)
+
+
+def _check_arithmetic(mechanism: Mechanism, operator: NDArray[np.float64]) -> None:
+    """Check that the pure step uses only + and - between values and * with floats, as exact rounding needs."""
+    units = iter(np.eye(operator.shape[1]))
+    state = mechanism.start()
+    for t, row in enumerate(operator, start=1):
+        draws = [TrackedError(next(units), 0.0) for _ in range(mechanism.draws_at(t))]
+        try:
+            noise, state = mechanism.advance(state, draws)
+            same = np.allclose(noise.value, row, atol=1e-8)
+        except (TypeError, AttributeError) as error:
+            raise AssertionError(f"advance must use only + and - between values and * with floats: {error}") from error
+        _require(same, "the pure step gives other noise for numbers that are no arrays")
 
 
 # -- noise ------------------------------------------------------------------------------------------------------------

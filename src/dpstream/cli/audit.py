@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dpstream.arguments import check_horizon
 from dpstream.audit import table
 from dpstream.audit.audit import Audit
 from dpstream.audit.plot import plot_trade_off
@@ -27,13 +29,20 @@ from dpstream.charts import require_matplotlib
 from dpstream.cli.app import FOUND_WRONG
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_of
 from dpstream.cli.output import narrow_table, progress_bar, show_table
+from dpstream.cli.own_mechanism import own_mechanism
 from dpstream.errors import InvalidArgument
+from dpstream.mechanisms.catalogue import mechanism_named
 
 COLOURS = {"kept": "green", "violated": "bold red", "wasteful": "yellow", "unclear": "yellow"}
 
 
 def audit(
-    mechanism: Annotated[str, typer.Option(help="Which mechanism; its name in the table of --all.")] = "SmoothBinary",
+    mechanism: Annotated[
+        str,
+        typer.Option(
+            help="Which mechanism: its name in the table of --all or of compare, or module:object for one of your own."
+        ),
+    ] = "SmoothBinary",
     lane: Annotated[str, typer.Option(help="exact (Counter), float32 or float64 (RunningSum).")] = "exact",
     rho: Rho = None,
     epsilon: Epsilon = None,
@@ -95,8 +104,9 @@ def _row(title: str, lane: str, budget: Budget, steps: int | None) -> Row:
         if subject.title == title:
             chosen = subject if steps is None else replace(subject, steps=steps)
             return table.mechanism_row(chosen, lanes[lane], "", budget)
-    titles = "; ".join(subject.title for subject in possible)
-    raise InvalidArgument("mechanism", title, f"one of {titles} for {budget!r}")
+    length = 15 if steps is None else check_horizon(steps)
+    make = partial(own_mechanism, title) if ":" in title else partial(mechanism_named, title, noise=budget.noise)
+    return table.mechanism_row(table.Subject(title, make, length), lanes[lane], "", budget)
 
 
 def _door(title: str) -> Row:
