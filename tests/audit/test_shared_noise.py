@@ -104,8 +104,8 @@ NOISE = (
     },
 )
 KINDS = {"Counter": COUNTER, "Counter, pure": PURE, "RunningSum": RUNNING_SUM, "NoiseStream": NOISE}
-#: What does not change the values, and must not change the noise.
-NO_SETTING = {"threads"}
+#: What does not change the values, and must not change the noise: who computes it, and which coordinates of it.
+NO_SETTING = {"threads", "part"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -53,7 +53,7 @@ def few_calls(monkeypatch):
 
 def test_repeated_noise_has_exit_status_1(monkeypatch, few_calls):
     monkeypatch.setattr(table, "SUBJECTS", table.SUBJECTS[:1])
-    monkeypatch.setattr(table, "doors", list)
+    monkeypatch.setattr(table, "all_doors", list)
     monkeypatch.setattr(command, "check_threads", lambda: [ThreadCheck("Counter", 4, 8, 1, 0)])
     result = invoke("--all", "--trials", "200", "--jobs", "1")
     assert result.exit_code == 1
@@ -63,7 +63,7 @@ def test_repeated_noise_has_exit_status_1(monkeypatch, few_calls):
 def test_the_table(monkeypatch, few_calls):
     few = (table.Subject("Binary", Binary, 3), table.Subject("Broken", OneNodeShort, 3))
     monkeypatch.setattr(table, "SUBJECTS", few)
-    monkeypatch.setattr(table, "doors", list)
+    monkeypatch.setattr(table, "all_doors", list)
     result = invoke("--all", "--trials", "20000", "--jobs", "1")
     assert result.exit_code == 1
     for word in (
@@ -86,11 +86,20 @@ def test_the_table_in_two_processes(monkeypatch, few_calls):
     """The processes build the whole table themselves; its first row is this one, too."""
     monkeypatch.setattr(table, "SUBJECTS", table.SUBJECTS[:1])
     monkeypatch.setattr(table, "LANES", ("exact",))
-    monkeypatch.setattr(table, "doors", list)
+    monkeypatch.setattr(table, "all_doors", list)
     monkeypatch.setattr(table, "BUDGETS", {"zcdp": zcdp(0.5)})
     result = invoke("--all", "--trials", "2000", "--jobs", "2")
     assert result.exit_code == 0
     assert "1 audits: 0 violated" in " ".join(result.output.split())
+
+
+def test_names_of_the_catalogue_and_mechanisms_of_ones_own():
+    for name in ("smooth", "growing", "tests.audit.subjects:OneNodeShort"):
+        result = invoke("--mechanism", name, "--steps", "3", "--trials", "20000")
+        assert result.exit_code == ("Short" in name), result.output
+    result = invoke("--mechanism", "smoth")
+    assert result.exit_code == 2
+    assert "SmoothBinary" in result.output
 
 
 def test_one_door():

@@ -14,14 +14,16 @@ from typing import Literal
 
 from dpstream import mechanisms as m
 from dpstream.audit.audit import Audit
+from dpstream.audit.counting_doors import counting_doors
 from dpstream.audit.doors import doors
 from dpstream.audit.row import Row, spent_by
 from dpstream.audit.trials import Release, one_changed_step
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
-from dpstream.mechanisms.base import Mechanism
+from dpstream.mechanisms.base import Mechanism, NoiseLaw
+from dpstream.mechanisms.catalogue import BOTH, ENTRIES, Entry
 from dpstream.release import Counter, RunningSum
 
-__all__ = ["BUDGETS", "LANES", "SUBJECTS", "LaneName", "Subject", "audit_row", "doors", "mechanism_row", "rows"]
+__all__ = ["BUDGETS", "LANES", "SUBJECTS", "LaneName", "Subject", "all_doors", "audit_row", "mechanism_row", "rows"]
 
 LaneName = Literal["exact", "float32", "float64"]
 LANES: tuple[LaneName, ...] = ("exact", "float32", "float64")
@@ -33,6 +35,8 @@ BUDGETS: dict[str, Budget] = {"zcdp": zcdp(0.5), "approx_dp": approx_dp(6.0, 1e-
 PER_PERSON = 64
 #: Trials in one object.
 COORDINATES = 10_000
+#: Releases of a mechanism, unless `OTHERWISE` says so.
+STEPS = 15
 #: The part of the trials asked for that a mechanism of many steps is given.
 LONG = 0.4
 
@@ -51,29 +55,34 @@ class Subject:
         return self.make(self.steps)
 
 
-SUBJECTS: tuple[Subject, ...] = (
-    Subject("Binary", m.Binary, 15),
-    Subject("Honaker", m.Honaker, 15),
-    Subject("SmoothBinary", m.SmoothBinary, 15),
+#: Mechanisms of the catalogue that are audited otherwise than with their usual settings over `STEPS` steps: those
+#: without a last step spend most of their promise later than that, and Laplace noise tells least where there are many
+#: nodes.
+OTHERWISE: dict[tuple[str, NoiseLaw], Subject] = {
+    ("Unbounded", "gaussian"): Subject("Unbounded", lambda _: m.Unbounded(), 7),
+    ("GrowingSmooth", "gaussian"): Subject("GrowingSmooth, zeros=3", lambda _: m.GrowingSmooth(3), 30),
+    ("AnytimeToeplitz", "gaussian"): Subject("AnytimeToeplitz, 2^20", lambda _: m.AnytimeToeplitz(2**20), 127),
+    ("LogMatrix", "gaussian"): Subject("LogMatrix, -3, 3", lambda _: m.LogMatrix(-3.0, 3.0), 31),
+    ("Binary", "laplace"): Subject("Binary", lambda T: m.Binary(T, noise="laplace"), 4),
+    ("Unbounded", "laplace"): Subject("Unbounded", lambda _: m.Unbounded(noise="laplace"), 3),
+    ("GrowingSmooth", "laplace"): Subject("GrowingSmooth, zeros=2", lambda _: m.GrowingSmooth(2, noise="laplace"), 12),
+}
+#: Further settings of mechanisms of the catalogue.
+VARIANTS: tuple[Subject, ...] = (
     Subject("SmoothBinary, unpadded", lambda T: m.SmoothBinary(T, padded=False), 15),
-    Subject("WeightedTree", m.WeightedTree, 15),
-    Subject("SignedDigits", lambda T: m.SignedDigits(T, noise="gaussian"), 15),
-    Subject("SquareRoot", m.SquareRoot, 15),
-    Subject("SquareRoot, normalized", lambda T: m.SquareRoot(T, normalized=True), 15),
-    Subject("BufferedToeplitz", m.BufferedToeplitz, 15),
-    Subject("BalancedToeplitz", m.BalancedToeplitz, 15),
-    Subject("Optimal", m.Optimal, 15),
-    Subject("Unbounded", lambda _: m.Unbounded(), 7),
     Subject("Unbounded, BufferedToeplitz", lambda _: m.Unbounded(m.BufferedToeplitz), 7),
-    Subject("GrowingSmooth, zeros=3", lambda _: m.GrowingSmooth(3), 30),
-    Subject("AnytimeToeplitz, 2^20", lambda _: m.AnytimeToeplitz(2**20), 127),
-    Subject("LogMatrix, -3, 3", lambda _: m.LogMatrix(-3.0, 3.0), 31),
-    Subject("Binary", lambda T: m.Binary(T, noise="laplace"), 4),
-    Subject("SmoothBinary", lambda T: m.SmoothBinary(T, noise="laplace"), 15),
     Subject("SmoothBinary, padded", lambda T: m.SmoothBinary(T, noise="laplace", padded=True), 2),
-    Subject("SignedDigits", m.SignedDigits, 15),
-    Subject("Unbounded", lambda _: m.Unbounded(noise="laplace"), 3),
-    Subject("GrowingSmooth, zeros=2", lambda _: m.GrowingSmooth(2, noise="laplace"), 12),
+)
+
+
+def subject_of(entry: Entry, noise: NoiseLaw) -> Subject:
+    """Return how a mechanism of the catalogue is audited."""
+    return OTHERWISE.get((entry.name, noise)) or Subject(entry.name, lambda T: entry.make(T, noise), STEPS)
+
+
+SUBJECTS: tuple[Subject, ...] = (
+    *(subject_of(entry, noise) for noise in BOTH for entry in ENTRIES if noise in entry.laws),
+    *VARIANTS,
 )
 
 
@@ -107,6 +116,11 @@ def mechanism_row(subject: Subject, lane: LaneName, kind: str, budget: Budget) -
     )
 
 
+def all_doors() -> list[Row]:
+    """Every door, one row each."""
+    return doors() + counting_doors()
+
+
 @lru_cache(maxsize=1)
 def _whole_table() -> list[Row]:
     return rows()
@@ -130,4 +144,4 @@ def rows(budgets: dict[str, Budget] | None = None) -> list[Row]:
         for lane in LANES
         for kind, budget in chosen.items()
         if subject.mechanism.noise == budget.noise and (lane == "exact" or budget.noise == "gaussian")
-    ] + doors()
+    ] + all_doors()

@@ -104,13 +104,13 @@ def _row(title: str, lane: str, budget: Budget, steps: int | None) -> Row:
         if subject.title == title:
             chosen = subject if steps is None else replace(subject, steps=steps)
             return table.mechanism_row(chosen, lanes[lane], "", budget)
-    length = 15 if steps is None else check_horizon(steps)
+    length = table.STEPS if steps is None else check_horizon(steps)
     make = partial(own_mechanism, title) if ":" in title else partial(mechanism_named, title, noise=budget.noise)
     return table.mechanism_row(table.Subject(title, make, length), lanes[lane], "", budget)
 
 
 def _door(title: str) -> Row:
-    doors = table.doors()
+    doors = table.all_doors()
     for row in doors:
         if row.title == title:
             return row
