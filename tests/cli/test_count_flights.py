@@ -66,7 +66,7 @@ def kill(process):
 def check(store, whole, arguments, reference, last):
     """All is as if nothing had happened: inputs, releases, and the same text when everything is fed once more."""
     with dp.Store(store) as opened:
-        np.testing.assert_array_equal(opened.recorded_inputs("count", 1, DAYS), reference)
+        np.testing.assert_array_equal(opened.true_data.inputs("count", 1, DAYS), reference)
         releases = np.array([row.value for row in opened.releases("count")])
     verified = CliRunner().invoke(app, ["store", "verify", str(store)])
     assert verified.exit_code == 0, verified.output

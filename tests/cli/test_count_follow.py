@@ -84,7 +84,7 @@ def test_a_release_appears_as_soon_as_its_step_closes(following, path):  # noqa:
     assert process.returncode == 0
     assert "warning: 2 rows came too late, for steps already released, and were not counted." in said.decode()
     with dp.Store(path) as store:
-        assert store.recorded_inputs("count", 1, 6).tolist() == [2, 0, 1, 1, 0, 1]
+        assert store.true_data.inputs("count", 1, 6).tolist() == [2, 0, 1, 1, 0, 1]
         assert store.verify("count").ok
     # Another day: old rows are recognised, new ones counted.
     process = following("--store", path, "--json")
@@ -107,7 +107,7 @@ def test_rows_as_steps_are_released_at_once(following, path):  # noqa: F811
     assert (rest, process.returncode) == (b"", 2)
     assert b"standard input, line 4, column 'n': expected a whole number from -9 to 9" in said
     with dp.Store(path) as store:
-        assert store.recorded_inputs("count", 1, 2).tolist() == [4, 7]
+        assert store.true_data.inputs("count", 1, 2).tolist() == [4, 7]
     # A process that goes on sees all rows again, a few at a time.
     process = following("--store", path, usual=sums)
     feed(process, "n\n4\n")
@@ -129,7 +129,7 @@ def test_interrupted_with_a_store(following, path):  # noqa: F811
     assert "2026-01-03 00:00:00" in last
     assert b"Traceback" not in said
     with dp.Store(path) as store:
-        assert store.recorded_inputs("count", 1, 2).tolist() == [1, 0]
+        assert store.true_data.inputs("count", 1, 2).tolist() == [1, 0]
 
 
 def test_interrupted_while_reading(tmp_path):
@@ -188,7 +188,7 @@ def test_the_clock_closes_steps_of_a_quiet_pipe(following, path):  # noqa: F811
     interrupt(process)
     process.communicate(timeout=PATIENCE)
     with dp.Store(path) as store:
-        inputs = store.recorded_inputs("count", 1, store.streams()[0].t).tolist()
+        inputs = store.true_data.inputs("count", 1, store.streams()[0].t).tolist()
     assert sum(inputs) == inputs[0] == 2
 
 

@@ -27,7 +27,7 @@ def state(store, name="count"):
     with dp.Store(store) as opened:
         (info,) = [info for info in opened.streams() if info.name == name]
         assert opened.verify(name).ok
-        inputs = opened.recorded_inputs(name, 1, info.t) if info.t else np.zeros(0)
+        inputs = opened.true_data.inputs(name, 1, info.t) if info.t else np.zeros(0)
         return inputs, [np.asarray(row.value).tolist() for row in opened.releases(name)]
 
 

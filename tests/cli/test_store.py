@@ -261,7 +261,7 @@ def test_a_mechanism_of_ones_own_cannot_be_verified(path):  # noqa: F811
         store.counter("good", 10, dp.zcdp(0.5)).add(1)
     result = invoke("verify", path)
     assert result.exit_code == 2
-    assert "own: not verified; mechanism must be the repr of a mechanism from dpstream.mechanisms" in result.output
+    assert "own: not verified; mechanism must be" in result.output
     assert "as it should be" in result.output
 
 

@@ -66,7 +66,7 @@ def test_no_more_than_allowed_over_many_processes(path):
     with dp.Store(path) as store:
         limit = counter(store).contribution_limit()
         assert [2 - limit.take(user, 9) for user in "abcdefgh"] == [total[user] for user in "abcdefgh"]
-        assert store.recorded_inputs("visits", 1, store.streams()[0].t).sum() == total.total()
+        assert store.true_data.inputs("visits", 1, store.streams()[0].t).sum() == total.total()
 
 
 def test_people_are_not_in_the_file_and_streams_do_not_share_them(counted):

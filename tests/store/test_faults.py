@@ -73,7 +73,7 @@ def test_a_full_disk(path):
         assert len(store.releases("visits")) == 1
         released += [counter.add(x, position=i) for i, x in ((1, 2), (2, -1))]
         assert released == expected(counter, [1, 2, -1])
-        store.check()
+        store.check_seals()
 
 
 def test_a_full_disk_when_the_store_is_made(path):
@@ -134,7 +134,7 @@ def test_failing_synchronisation_of_the_witness(path, monkeypatch):
             with pytest.raises(StoreNotWritten):
                 counter.add(2)
         # The commit had succeeded, only the note of it had not: the step is there, and counted once.
-        assert counter._release().t == counter.t == 2
+        assert counter._current().t == counter.t == 2
         released += [store.releases("visits")[1].value, counter.add(3)]
         assert released == expected(counter, [1, 2, 3])
     with dp.Store(path) as store:
@@ -196,7 +196,7 @@ def test_failing_synchronisation_of_the_database(path):
             counter = visits(store)
             counter.add(1, position=3)
             assert counter.t == 4
-            store.check()
+            store.check_seals()
     """)
     environment = os.environ | {"LD_PRELOAD": str(shim), "FAILING": str(flag)}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)  # noqa: S603
@@ -306,11 +306,11 @@ def test_swapped_and_edited_rows(path):
             with pytest.raises(_Undone), database.atomic() as connection:
                 connection.execute(edit)
                 with pytest.raises(StoreDamaged):
-                    store.check()
+                    store.check_seals()
                 with pytest.raises(StoreError):
                     store.releases("a")
                 raise _Undone
-        store.check()
+        store.check_seals()
 
 
 class _Undone(Exception):
@@ -371,7 +371,7 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(path):
         assert in_a_child(work) == 0
         released.append(counter.add(1))
         assert released == expected(counter, [1, 1])
-        store.check()
+        store.check_seals()
 
 
 def test_a_childs_copy_of_a_lock_dies_with_the_fork(path):
@@ -522,9 +522,7 @@ def test_an_interrupt_around_a_commit(path, monkeypatch, where):
         counter = visits(store)
         released = [counter.add(1, position=0)]
         target, name = (
-            ("dpstream.store.stream_row.Lease", "move")
-            if where == "before"
-            else ("dpstream.store.witness.Witness", "mark")
+            ("dpstream.store.lease.Lease", "move") if where == "before" else ("dpstream.store.witness.Witness", "mark")
         )
 
         def interrupted(*arguments):

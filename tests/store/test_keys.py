@@ -12,7 +12,7 @@ import pytest
 import dpstream as dp
 from dpstream.errors import ForkedStore
 from dpstream.mechanisms import Binary, SmoothBinary
-from dpstream.store import stream_row
+from dpstream.store import tables
 from dpstream.store.sealing import StoreSeals
 
 from .conftest import visits
@@ -104,7 +104,7 @@ def noise(folder, monkeypatch, *, name="visits", master=MASTER, store=STORE, tag
         patched.setattr("dpstream.store.store_files.os.urandom", lambda n: store[:n] if n == 16 else bytes(n))
         opened = dp.Store(folder / "counts.db", master_key=master)
     with monkeypatch.context() as patched, opened:
-        patched.setattr(stream_row.os, "urandom", lambda n: tag if n == 16 else bytes(range(n)))
+        patched.setattr(tables.os, "urandom", lambda n: tag if n == 16 else bytes(range(n)))
         made = opened.counter(name, **(SETTINGS | settings))
         zeros = np.zeros((50, *made.shape), dtype=np.int64)
         given = {} if made.rows_per_person is None else {"contributions": {}}

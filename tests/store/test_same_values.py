@@ -5,7 +5,7 @@ import pytest
 
 import dpstream as dp
 from dpstream.mechanisms import BufferedToeplitz, GrowingSmooth, SmoothBinary, SquareRoot, Unbounded
-from dpstream.store import durable_release
+from dpstream.store import durable_stream
 
 STEPS = 60
 DATA = np.random.default_rng(3).integers(-3, 4, STEPS)
@@ -19,8 +19,8 @@ MECHANISMS = {
 
 @pytest.fixture(autouse=True)
 def _save_often(monkeypatch):
-    monkeypatch.setattr(durable_release, "REPLAYED_VALUES", 10)
-    monkeypatch.setattr(durable_release, "REPLAYED_STEPS", 4)
+    monkeypatch.setattr(durable_stream, "REPLAYED_VALUES", 10)
+    monkeypatch.setattr(durable_stream, "REPLAYED_STEPS", 4)
 
 
 def plain(stream, kind, **settings):

@@ -1,4 +1,5 @@
 import threading
+from collections import Counter as Counted
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from dpstream.errors import (
     StreamUnknown,
 )
 from dpstream.mechanisms import Binary, SmoothBinary
+from dpstream.noise.stream import NoiseStream
+from dpstream.release.settings import StreamSettings
 
 from .conftest import BUDGET, TREE, everything, visits
 
@@ -32,7 +35,7 @@ def test_a_stream_goes_on_where_it_stood(path):
         first.append(counter.add(3))
         assert [release.value for release in store.releases("visits")] == first
         assert store.releases("visits", since=3) == [(4, None, first[3])]
-        store.check()
+        store.check_seals()
 
 
 def test_files_are_private_and_show_no_secret(path):
@@ -237,7 +240,7 @@ def test_threads_share_a_counter(path):
         for thread in threads:
             thread.join()
         assert counter.t == 80
-        store.check()
+        store.check_seals()
 
 
 def test_releases_as_a_frame(path):
@@ -267,3 +270,62 @@ def test_an_empty_batch_changes_nothing(path):
         assert counter.extend([], first_position=4).tolist() == []
         assert counter.t == 0
         assert store.releases("visits") == []
+
+
+# -- what is promised to whom -----------------------------------------------------------------------------------------
+
+
+def test_what_a_store_enforces_is_what_is_promised(path):
+    """Up to three rows of a person, in whatever steps: not "in one step only", which would leave most people out."""
+    with dp.Store(path) as store:
+        limited = visits(store, "limited", rows_per_person=3, people=10)
+        free = visits(store, "free", participation=dp.Participation(times=2))
+        info, other = store.streams()
+        assert (info.rows_per_person, info.people, info.per_person, info.opened) == (3, 10, 3, 1)
+        assert (other.rows_per_person, other.people, other.participation.times) == (None, None, 2)
+        for text in (limited.describe(), store.describe("limited")):
+            assert "everyone, because at most 3 rows are counted of each person, in whatever steps" in text
+            assert "The store refuses to count more" in text
+            assert "one step only" not in text
+        assert store.describe("free") == free.describe()
+        assert "everyone who is in at most 2 steps" in store.describe("free")
+        assert store.settings("free") == free.settings
+        with pytest.raises(StreamUnknown):
+            store.describe("nobody")
+
+
+def test_true_data_stands_behind_a_door_that_says_so(path):
+    with dp.Store(path) as store:
+        visits(store).extend([1, 2, 3])
+        assert store.true_data.inputs("visits", 1, 3).tolist() == [1, 2, 3]
+        assert "2" not in repr(store.true_data)
+        names = {name for name in dir(store) if not name.startswith("_")}
+        assert names == {
+            "check_seals", "close", "counter", "describe", "limit", "path", "releases", "retire", "running_sum",
+            "set_limit", "settings", "spent", "streams", "true_data", "verify",
+        }  # fmt: skip
+
+
+def test_a_stream_is_built_once(path, monkeypatch):
+    """One counter, one stream of noise and one check of the inputs for a commit."""
+    made = Counted()
+    noise, resume, check = NoiseStream.__init__, dp.Counter.resume.__func__, StreamSettings.check_rows
+
+    def noise_init(self, *given, **more):
+        made["noise"] += 1
+        noise(self, *given, **more)
+
+    def counter_resume(cls, *given, **more):
+        made["counter"] += 1
+        return resume(cls, *given, **more)
+
+    def check_rows(self, xs):
+        made["check"] += 1
+        return check(self, xs)
+
+    monkeypatch.setattr(NoiseStream, "__init__", noise_init)
+    monkeypatch.setattr(dp.Counter, "resume", classmethod(counter_resume))
+    monkeypatch.setattr(StreamSettings, "check_rows", check_rows)
+    with dp.Store(path) as store:
+        visits(store).extend([1, 2, 3], first_position=0)
+    assert made == {"noise": 1, "counter": 1, "check": 1}

@@ -1,5 +1,7 @@
 """Threads take turns: each step is made once, nothing is lost, and what comes out is what is in the file."""
 
+import os
+import signal
 import sys
 import threading
 
@@ -7,6 +9,8 @@ import numpy as np
 import pytest
 
 import dpstream as dp
+from dpstream.errors import ForkedStore, StreamInUse
+from dpstream.store.lease import Lease
 
 from .conftest import visits
 
@@ -58,7 +62,7 @@ def test_one_counter(path, count):
 
         at_once(*(lambda mine=given[i::count]: work(mine) for i in range(count)))
         assert counter.t == STEPS
-        inputs = store.recorded_inputs("visits", 1, STEPS)
+        inputs = store.true_data.inputs("visits", 1, STEPS)
         assert sorted(inputs.tolist()) == sorted(values.values())
         released = [release.value for release in store.releases("visits")]
         assert sorted(out.values()) == sorted(released)
@@ -114,7 +118,7 @@ def test_one_store_with_several_streams_and_readers(path):
                 for info in store.streams():
                     assert len(store.releases(info.name)) >= info.t
                 assert store.spent().streams == 4
-                store.check()
+                store.check_seals()
 
         def write():
             try:
@@ -125,7 +129,7 @@ def test_one_store_with_several_streams_and_readers(path):
         at_once(write, read, read)
         for i in range(4):
             assert counters[i].t == 120
-            assert store.recorded_inputs(f"stream {i}", 1, 120).sum() == 120
+            assert store.true_data.inputs(f"stream {i}", 1, 120).sum() == 120
             assert store.verify(f"stream {i}").ok
 
 
@@ -164,3 +168,67 @@ def test_one_thread_closes_while_others_add(path):
 
         at_once(work, work, work, close)
         assert sorted(out) == sorted(release.value for release in store.releases("visits"))
+
+
+# -- the same thread, and forks ---------------------------------------------------------------------------------------
+
+
+def test_a_signal_handler_in_the_middle_of_a_call_is_refused(path, monkeypatch):
+    """It would find the stream between two steps; the step in the middle of which it came is made all the same."""
+    found = []
+    with dp.Store(path) as store:
+        counter = visits(store)
+
+        def handler(*_):
+            for use in (lambda: counter.add(1), lambda: store.releases("visits"), lambda: visits(store, "other")):
+                with pytest.raises(StreamInUse):
+                    use()
+            found.append(counter.t)
+
+        really = Lease.move
+
+        def move(*given):
+            signal.raise_signal(signal.SIGUSR1)
+            return really(*given)
+
+        monkeypatch.setattr(Lease, "move", move)
+        before = signal.signal(signal.SIGUSR1, handler)
+        try:
+            values = [counter.add(1), counter.add(2)]
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        assert found == [0, 1]
+        assert [release.value for release in store.releases("visits")] == values
+        assert store.verify("visits").ok
+
+
+def test_a_fork_while_another_thread_has_the_turn(path):
+    """The child is refused at once; it does not wait for a thread that it does not have."""
+    with dp.Store(path) as store:
+        counter = visits(store)
+        holds, over = threading.Event(), threading.Event()
+
+        def hold():
+            with store._files.turn():
+                holds.set()
+                over.wait()
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        holds.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+            refused = 0
+            for use in (lambda: counter.add(1), store.streams, lambda: store.true_data.inputs("visits", 1, 0)):
+                try:
+                    use()
+                except ForkedStore:
+                    refused += 1
+            counter.close()
+            store.close()
+            os._exit(refused)
+        over.set()
+        holder.join()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        counter.add(1)

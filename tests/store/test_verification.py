@@ -11,7 +11,7 @@ import pytest
 import dpstream as dp
 from dpstream import mechanisms as m
 from dpstream.errors import InvalidArgument, StreamUnknown
-from dpstream.store import implied, stream_row
+from dpstream.store import recovered_inputs, tables
 
 from .conftest import BUDGET, copy_of, everything, visits
 
@@ -48,9 +48,9 @@ def test_a_good_counter_passes(path, mechanism, position):
         found = store.verify("visits")
         assert (found.steps, found.every_input, found.outdated, found.findings) == (60, position is not None, None, ())
         assert found.ok
-        assert store.recorded_inputs("visits", 1, 60).tolist() == INPUTS.tolist()
+        assert store.true_data.inputs("visits", 1, 60).tolist() == INPUTS.tolist()
         for first, last in ((1, 1), (2, 2), (3, 30), (41, 60), (60, 60), (61, 60)):
-            assert store.recorded_inputs("visits", first, last).tolist() == INPUTS[first - 1 : last].tolist()
+            assert store.true_data.inputs("visits", first, last).tolist() == INPUTS[first - 1 : last].tolist()
         assert everything(path) == before
 
 
@@ -58,7 +58,7 @@ def test_a_pure_counter(path):
     with dp.Store(path) as store:
         store.counter("pure", 1000, dp.pure_dp(0.5)).extend([1, 0, 1])
         assert store.verify("pure").ok
-        assert store.recorded_inputs("pure", 2, 3).tolist() == [0, 1]
+        assert store.true_data.inputs("pure", 2, 3).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -76,12 +76,12 @@ def test_a_good_running_sum_passes(path, dtype, mechanism):
         found = store.verify("sum")
         assert (found.steps, found.every_input, found.findings) == (90, False, ())
         with pytest.raises(InvalidArgument, match="name must be that of a counter"):
-            store.recorded_inputs("sum", 1, 2)
+            store.true_data.inputs("sum", 1, 2)
 
 
 def test_a_stream_in_many_pieces(path, monkeypatch):
     """Batches larger and smaller than a piece, and pieces that end inside a batch."""
-    monkeypatch.setattr(implied, "PIECE_VALUES", 7)
+    monkeypatch.setattr(recovered_inputs, "PIECE_VALUES", 7)
     told = []
     with dp.Store(path) as store:
         counter = visits(store)
@@ -93,15 +93,15 @@ def test_a_stream_in_many_pieces(path, monkeypatch):
         assert told == sorted(told)
         assert told[-1] == 1
         assert len(told) >= 8
-        assert store.recorded_inputs("visits", 1, 60).tolist() == INPUTS.tolist()
-        assert store.recorded_inputs("visits", 23, 41).tolist() == INPUTS[22:41].tolist()
+        assert store.true_data.inputs("visits", 1, 60).tolist() == INPUTS.tolist()
+        assert store.true_data.inputs("visits", 23, 41).tolist() == INPUTS[22:41].tolist()
 
 
 def test_a_stream_without_steps(path):
     with dp.Store(path) as store:
         visits(store)
         assert store.verify("visits").ok
-        assert store.recorded_inputs("visits", 1, 0).tolist() == []
+        assert store.true_data.inputs("visits", 1, 0).tolist() == []
 
 
 def test_a_retired_stream_and_an_old_one(path, tmp_path):
@@ -117,7 +117,7 @@ def test_a_retired_stream_and_an_old_one(path, tmp_path):
         assert found.outdated == "the file stands at step 3, but step 4 was released before"
         store.retire("visits")
         assert store.verify("visits").ok
-        assert store.recorded_inputs("visits", 1, 3).tolist() == [1, 2, 3]
+        assert store.true_data.inputs("visits", 1, 3).tolist() == [1, 2, 3]
 
 
 def test_while_another_process_writes(path):
@@ -141,7 +141,7 @@ def test_while_another_process_writes(path):
             seen.add(found.steps)
         assert writer.returncode == 0
         assert store.verify("visits").steps == 300
-        assert store.recorded_inputs("visits", 299, 300).tolist() == [2, 3]
+        assert store.true_data.inputs("visits", 299, 300).tolist() == [2, 3]
     assert len(seen) > 1
     writer.stdout.close()
 
@@ -152,7 +152,7 @@ def test_while_another_process_writes(path):
 def change_releases(store, change, name="visits"):
     """Change the releases of a stream's only batch, and seal them as the store would."""
     home = store._files
-    row = stream_row.read(home.database, home.seals, name)
+    row = tables.read_stream(home.database, home.seals, name)
     seals = home.seals.stream(row.tag)
     with home.database.atomic() as connection:
         (batch,) = connection.execute("SELECT first, count, sealed FROM batches").fetchall()
@@ -164,17 +164,17 @@ def change_releases(store, change, name="visits"):
         inputs = change(values, inputs)
         made = seals.seal_batch(first, count, values.tobytes(), inputs)
         connection.execute("UPDATE batches SET sealed = ?", (made,))
-    store.check()  # the seals show nothing
+    store.check_seals()  # the seals show nothing
 
 
 def change_sums(store, change, name="visits"):
     home = store._files
-    row = stream_row.read(home.database, home.seals, name)
+    row = tables.read_stream(home.database, home.seals, name)
     seals = home.seals.stream(row.tag)
     sealed = seals.seal_sums(change(row.sums(seals, home.database)), row.place)
     with home.database.atomic() as connection:
         connection.execute("UPDATE streams SET sealed = ?", (sealed,))
-    store.check()
+    store.check_seals()
 
 
 def add_one(step):
@@ -344,12 +344,12 @@ def test_releases_past_the_last_step(path):
 def test_what_is_not_there_is_refused(path):
     with dp.Store(path) as store:
         visits(store).extend([1, 0, 1])
-        for call in (lambda: store.verify("nobody"), lambda: store.recorded_inputs("nobody", 1, 1)):
+        for call in (lambda: store.verify("nobody"), lambda: store.true_data.inputs("nobody", 1, 1)):
             with pytest.raises(StreamUnknown):
                 call()
         for first, last in ((0, 1), (1, 4), (3, 1), (1.0, 2)):
             with pytest.raises(InvalidArgument):
-                store.recorded_inputs("visits", first, last)
+                store.true_data.inputs("visits", first, last)
 
 
 def test_a_copy_that_was_adopted(path, tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpstream as dp
-from dpstream.store import durable_release
+from dpstream.store import durable_stream
 
 from .conftest import everything
 
@@ -139,8 +139,8 @@ def test_a_failed_commit_leaves_no_release_in_the_log(path, monkeypatch):
 
         monkeypatch.setattr(visits._seals, "seal_batch", seal)
         with monkeypatch.context() as patched:
-            patched.setattr(durable_release.Lease, "move", lambda *_: None)
-            patched.setattr(durable_release, "save_state", fails)
+            patched.setattr(durable_stream.Lease, "move", lambda *_: None)
+            patched.setattr(durable_stream, "save_noise_state", fails)
             with pytest.raises(OSError, match="input/output"):
                 visits.extend(np.ones(600_000, dtype=np.int64))
         assert visits.t == 0

@@ -35,7 +35,7 @@ import numpy as np
 import dpstream as dp
 from dpstream.errors import PositionGap
 from dpstream.mechanisms import BufferedToeplitz, SmoothBinary
-from dpstream.store import database, durable_release, sealing, stream_row, witness
+from dpstream.store import database, durable_stream, lease, sealing, witness
 
 LENGTH = 200_000
 FIRST_POSITION = 1000
@@ -65,7 +65,7 @@ def open_stream(store: dp.Store, name: str):
 def live(path: Path, visible: Path, offsets: dict[str, int], seed: int, sabotage: str | None) -> None:
     """What the child does until it is killed: open, feed, show."""
     chance = random.Random(seed)  # noqa: S311
-    durable_release.REPLAYED_VALUES = 64
+    durable_stream.REPLAYED_VALUES = 64
     pause_everywhere(chance)
     if sabotage:
         SABOTAGE[sabotage]()
@@ -139,7 +139,7 @@ def no_durability() -> None:
 
     database.Database.atomic = sometimes
     witness.Witness.mark = lambda self, slot, record, last: record
-    stream_row.check_age = lambda row, record: None
+    lease.check_age = lambda row, record: None
 
 
 def no_keyed_noise() -> None:
@@ -218,7 +218,7 @@ def judge(path: Path, visible: Path, offsets: dict[str, int], report: Report) ->
         seen[name, step].add(value)
     report.conflicts += sum(len(values) - 1 for values in seen.values())
     with dp.Store(path) as store:
-        store.check()
+        store.check_seals()
         for name in NAMES:
             if name not in {info.name for info in store.streams()}:
                 report.lost += sum(of == name for of, _ in seen)

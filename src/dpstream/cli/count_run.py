@@ -271,7 +271,7 @@ def _draw(run: CountRun, frame: pl.DataFrame, plot: Target, notes: Notes, *, wit
         notes.warn("the picture shows the true totals (--compare-with-truth): it must not be published.")
         inputs = run.tally.inputs(0, run.published)
         if run.seen and run.store is not None:
-            earlier = run.store.recorded_inputs(options.name, 1, run.seen)
+            earlier = run.store.true_data.inputs(options.name, 1, run.seen)
             inputs = np.concatenate([earlier, inputs[run.seen :]])
         sums = np.cumsum(inputs, axis=0)
         names = options.measure.names

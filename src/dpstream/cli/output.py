@@ -23,7 +23,7 @@ from dpstream.errors import InvalidArgument
 if TYPE_CHECKING:
     import polars as pl
 
-    from dpstream.store.releases import Release
+    from dpstream.store.tables import Release
 
 __all__ = [
     "FORMS",

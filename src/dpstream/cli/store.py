@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,12 +23,10 @@ from dpstream.cli.output import check_output, frame_of, narrow_table, number, pr
 from dpstream.cli.targets import opened
 from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
 from dpstream.release.error_bars import release_stddev
-from dpstream.release.in_words import describe
 from dpstream.store import Store
 from dpstream.store.composition import Spent, budget_as_json
 from dpstream.store.database import MIGRATIONS
 from dpstream.store.files import check_file, check_path
-from dpstream.store.rebuilt import rebuilt
 from dpstream.store.verification import Verified
 
 __all__ = ["store_app"]
@@ -52,7 +51,7 @@ def list_streams(file: File, as_json: AsJson = False) -> None:
     with existing_store(file) as store:
         streams, spent = store.streams(), store.spent()
     if as_json:
-        found = [vars(info) | {"budget": budget_as_json(info.budget)} for info in streams]
+        found = [asdict(info) | {"budget": budget_as_json(info.budget)} for info in streams]
         typer.echo(json.dumps({"streams": found, "spent": vars(spent)}, ensure_ascii=False))
         return
     table = narrow_table(("name", "kind", "steps", "of", "budget", "position", ""), words=("kind", "budget", ""))
@@ -80,10 +79,9 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
     """
     with existing_store(file) as store:
         row = store._row(name)
-        settled = rebuilt(row, str(store.path))
+        settled, promise = store.settings(name), store.describe(name)
     t = max(row.t, 1)
     stddev, left = release_stddev(settled, t), None if settled.horizon is None else settled.horizon - row.t
-    promise = describe(settled, stddev, t)
     position = None if row.first_position is None else row.first_position + row.t - 1
     state = {"steps": row.t, "remaining": left, "position": position, "retired": bool(row.retired)}
     if as_json:
@@ -181,7 +179,7 @@ def verify(
         with existing_store(file) as store, progress_bar() as progress:
             if name is None:
                 try:
-                    store.check()
+                    store.check_seals()
                 except StoreDamaged as damage:
                     damages.append(damage.what)
             for one in [name] if name is not None else [info.name for info in store.streams()]:

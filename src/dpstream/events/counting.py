@@ -360,7 +360,7 @@ class CountRun:
         return compare_with_recorded(
             tally.old,
             tally.inputs(0, self.seen),
-            self.store.recorded_inputs(self.options.name, 1, self.seen),
+            self.store.true_data.inputs(self.options.name, 1, self.seen),
             limited=tally.people is not None,
             sums=self.options.measure.value is not None,
         )

@@ -10,8 +10,11 @@ from dpstream.release.settings import StreamSettings
 __all__ = ["describe"]
 
 
-def describe(settings: StreamSettings, stddev: float, t: int) -> str:
-    """Return one paragraph on the promise of these settings; `stddev` is that of release t."""
+def describe(settings: StreamSettings, stddev: float, t: int, *, rows_per_person: int | None = None) -> str:
+    """Return one paragraph on the promise of these settings; `stddev` is that of release t.
+
+    `rows_per_person`: how many rows of one person a store counts at most, if it does; then nobody is left out.
+    """
     law = "Gaussian" if settings.budget.noise == "gaussian" else "Laplace"
     what, rounding = (
         ("counts", "rounded to whole numbers exactly as infinite precision would")
@@ -22,8 +25,8 @@ def describe(settings: StreamSettings, stddev: float, t: int) -> str:
     return (
         f"These are running {what} with {law} noise ({type(settings.mechanism).__name__}), {rounding}: the standard"
         f" deviation of release {t:,} is {stddev:.4g}. Promised: {_promise(settings)} for all releases together"
-        f" ({length}), also when later inputs depend on earlier releases. To whom: {_protected(settings)}."
-        f" {_who_ensures_it(settings)}"
+        f" ({length}), also when later inputs depend on earlier releases. To whom:"
+        f" {_protected(settings, rows_per_person)}. {_who_ensures_it(settings, rows_per_person)}"
         " Against whom: anyone who sees every release and knows this program, its settings and all other data, but"
         " not the key. Not promised: anything to a person who is in more steps or adds more to one; anything"
         " against those who see the inputs, the key, or this process at work; secrecy of what is true of a whole"
@@ -41,7 +44,7 @@ def _promise(settings: StreamSettings) -> str:
     return f"zero-concentrated differential privacy, {budget!r}"
 
 
-def _protected(settings: StreamSettings) -> str:
+def _protected(settings: StreamSettings, rows_per_person: int | None) -> str:
     k, s = settings.participation.times, settings.participation.separation
     person = "everyone who is in one step only" if k == 1 else f"everyone who is in at most {k} steps"
     if k > 1 and s > 1:
@@ -56,10 +59,18 @@ def _protected(settings: StreamSettings) -> str:
         "replace-anywhere": "neither what they added nor in which steps can be told from anything else they might have"
         " added",
     }[settings.neighbours]
+    if rows_per_person is not None and rows_per_person <= settings.per_person:
+        rows = "row is" if rows_per_person == 1 else "rows are"
+        return (
+            f"everyone, because at most {rows_per_person:,} {rows} counted of each person, in whatever steps, which add"
+            f" at most {amount} together; {hidden}"
+        )
     return f"{person} and adds at most {amount} there; {hidden}"
 
 
-def _who_ensures_it(settings: StreamSettings) -> str:
+def _who_ensures_it(settings: StreamSettings, rows_per_person: int | None) -> str:
+    if rows_per_person is not None and rows_per_person <= settings.per_person:
+        return "The store refuses to count more rows of anyone."
     if settings.per_step is not None and settings.per_step <= settings.per_person:
         return "A step's total is checked against what one person may add, so each step must be one person's."
     return (

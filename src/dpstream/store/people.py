@@ -23,7 +23,7 @@ from dpstream.errors import InvalidArgument, TooManyPeople
 from dpstream.release.contribution_limit import MOST_TIMES
 from dpstream.store.database import Database
 from dpstream.store.sealing import Seals
-from dpstream.store.stream_row import StreamRow
+from dpstream.store.tables import StreamRow
 
 __all__ = ["Contributions", "CountedPeople", "as_contributions", "read_people", "write_people"]
 

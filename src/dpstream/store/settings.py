@@ -6,15 +6,18 @@ import unicodedata
 from typing import Any
 
 from dpstream.arguments import check_whole
-from dpstream.errors import InvalidArgument, ParticipationError, StoreDamaged, StoreMismatch
+from dpstream.errors import BudgetError, InvalidArgument, ParticipationError, StoreDamaged, StoreMismatch
 from dpstream.participation import Participation
 from dpstream.release.contribution_limit import MOST_TIMES
 from dpstream.release.settings import StreamSettings
 from dpstream.store.composition import budget_from_json
+from dpstream.store.tables import StreamRow
 
-__all__ = ["NAME_LIMIT", "check_name", "check_rows_per_person", "check_settings", "check_source"]
+__all__ = ["NAME_LIMIT", "check_name", "check_rows_per_person", "check_settings", "check_source", "settings_from_row"]
 
 NAME_LIMIT = 200
+#: Settings that are the store's own.
+OWN_SETTINGS = ("source", "rows_per_person")
 
 
 def check_settings(name: str, stored: dict[str, Any], given: dict[str, Any], path: str) -> None:
@@ -31,6 +34,27 @@ def check_settings(name: str, stored: dict[str, Any], given: dict[str, Any], pat
             elif setting == "lane":
                 setting, (kept, value) = "kind", ("counter" if v == "exact" else "running sum" for v in (kept, value))
             raise StoreMismatch(name=name, setting=setting, stored=kept, given=value)
+
+
+def settings_from_row(row: StreamRow, path: str) -> StreamSettings:
+    """Return the settings of this stream.
+
+    Raises
+    ------
+    InvalidArgument
+        If the stream's mechanism is not one of `dpstream.mechanisms`.
+    StoreMismatch
+        If these settings mean another noise to this dpstream than to the one that wrote them.
+    """
+    kept = {name: value for name, value in row.settings.items() if name not in OWN_SETTINGS}
+    try:
+        return StreamSettings.from_json(kept)
+    except BudgetError as error:
+        raise StoreDamaged(path=path, what=f"the budget of stream {row.name!r} cannot be read: {error}") from None
+    except InvalidArgument as error:
+        if error.argument == "scale":
+            raise StoreMismatch(name=row.name, setting="scale", stored=error.given, given=error.allowed) from None
+        raise
 
 
 def check_source(source: object) -> str:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeVar, overload
 
-import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from dpstream.arguments import check_whole
 from dpstream.budget import Budget, check_budget
@@ -24,37 +23,65 @@ from dpstream.errors import (
     InvalidArgument,
     StoreBusy,
     StoreDamaged,
-    StreamUnknown,
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.participation import Participation
+from dpstream.release.error_bars import release_stddev
+from dpstream.release.in_words import describe
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import Neighbours, StreamSettings
-from dpstream.store import stream_row
 from dpstream.store.composition import Spent, budget_as_json, budget_from_json, compose
-from dpstream.store.durable_counter import DurableCounter
-from dpstream.store.durable_release import DurableRelease
-from dpstream.store.durable_sum import DurableSum
+from dpstream.store.durable_stream import DurableStream
+from dpstream.store.durable_streams import DurableCounter, DurableSum
 from dpstream.store.files import check_path
-from dpstream.store.implied import implied_inputs
+from dpstream.store.lease import Lease, lease, lock
 from dpstream.store.master_key import KeySource
 from dpstream.store.people import CountedPeople, read_people, write_people
 from dpstream.store.process import this_process
-from dpstream.store.releases import Release, read_batches
-from dpstream.store.settings import check_name, check_rows_per_person, check_settings, check_source
+from dpstream.store.recovered_inputs import TrueData
+from dpstream.store.settings import check_name, check_rows_per_person, check_settings, check_source, settings_from_row
 from dpstream.store.store_files import open_store_files
-from dpstream.store.stream_row import Lease, StreamRow
+from dpstream.store.tables import (
+    Release,
+    StreamRow,
+    create_stream,
+    find_stream,
+    read_all_streams,
+    read_batches,
+    read_stream,
+)
 from dpstream.store.verification import Report, Verified, verify
 from dpstream.store.witness import Record
 
 __all__ = ["Store", "StreamInfo"]
 
-W = TypeVar("W", bound=DurableRelease[Any])
+W = TypeVar("W", bound=DurableStream[Any])
 
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """A stream as `Store.streams` lists it."""
+    """A stream as `Store.streams` lists it.
+
+    Attributes
+    ----------
+    name, kind, t, horizon, budget, retired
+        What it is called and is, how many releases were made and can be made, what they promise together, whether it
+        was ended.
+    position
+        The position of the last step, if the caller gives positions.
+    source
+        What the caller said is counted.
+    rows_per_person
+        To whom it is promised: everyone, because the store counts at most so many rows of a person, in whatever steps.
+        None: those who are in no more than `participation` says and add no more than `per_person` to a step; whoever
+        adds up a step's total ensures that.
+    people
+        How many people there is room for, if rows are limited.
+    per_person, participation
+        What one person adds to one step at most, and in how many steps.
+    opened
+        How often it was opened for writing.
+    """
 
     name: str
     kind: Literal["counter", "running sum"]
@@ -63,9 +90,12 @@ class StreamInfo:
     budget: Budget
     position: int | None
     retired: bool
-    source: str = ""
-    rows_per_person: int | None = None
-    people: int | None = None
+    source: str
+    rows_per_person: int | None
+    people: int | None
+    per_person: float
+    participation: Participation
+    opened: int
 
 
 class Store:
@@ -115,13 +145,12 @@ class Store:
         self.path = check_path(path)
         wanted = _limit_as_json(limit)
         self._files = open_store_files(self.path, master_key, limit=wanted, adopt=adopt)
-        if limit is not None and self._kept_limit() != wanted:
-            kept = self.limit
+        if limit is not None and (kept := self.limit) != limit:
             self._files.close()
             raise InvalidArgument(
                 "limit", limit, f"{kept!r}, which this store keeps, or left out; store.set_limit(...) changes it"
             )
-        self._writers: weakref.WeakValueDictionary[str, DurableRelease[Any]] = weakref.WeakValueDictionary()
+        self._writers: weakref.WeakValueDictionary[str, DurableStream[Any]] = weakref.WeakValueDictionary()
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, key=<hidden>)"
@@ -137,6 +166,8 @@ class Store:
 
     def close(self) -> None:
         """Give back every stream and close the files. What was released stays."""
+        if self._files.forked:  # where another thread of the parent may have held the lock
+            return
         with self._files.lock:
             for writer in list(self._writers.values()):
                 writer.close()
@@ -147,8 +178,8 @@ class Store:
     @property
     def limit(self) -> Budget | None:
         """The budget that all streams of the store together may not exceed; None if there is no limit."""
-        kept = json.loads(self._kept_limit())
-        return None if kept is None else budget_from_json(kept, str(self.path))
+        with self._files.turn():
+            return self._limit()
 
     def set_limit(self, limit: Budget | None) -> None:
         """Change the limit that is kept in the file, for all who use the store; None takes it away.
@@ -159,25 +190,23 @@ class Store:
             If the streams that are there exceed it already; nothing changes.
         """
         files, wanted = self._files, _limit_as_json(limit)
-        with files.lock:
-            files.check("the store")
-            with files.database.atomic() as connection:
-                self._kept_limit()  # one that is damaged is not written over
-                if limit is not None and not self.spent().within(limit):
-                    raise InvalidArgument("limit", limit, f"at least what is promised already: {self.spent()}")
-                sealed = files.seals.seal_text("limit", wanted)
-                connection.execute("UPDATE about SET value = ? WHERE name = 'limit'", (sealed,))
+        with files.turn(), files.database.atomic() as connection:
+            self._limit()  # one that is damaged is not written over
+            spent = self._spent()
+            if limit is not None and not spent.within(limit):
+                raise InvalidArgument("limit", limit, f"at least what is promised already: {spent}")
+            sealed = files.seals.seal_text("limit", wanted)
+            connection.execute("UPDATE about SET value = ? WHERE name = 'limit'", (sealed,))
 
-    def _kept_limit(self) -> str:
+    def _limit(self) -> Budget | None:
         files = self._files
-        with files.lock:
-            files.check("the store")
-            found = files.database.rows("SELECT value FROM about WHERE name = 'limit'")
-            sealed = found[0][0] if found else None
-            kept = files.seals.open_text("limit", sealed) if isinstance(sealed, bytes) else None
-            if kept is None:
-                raise files.database.damaged("the store's limit is not as it was written")
-            return kept
+        found = files.database.rows("SELECT value FROM about WHERE name = 'limit'")
+        sealed = found[0][0] if found else None
+        kept = files.seals.open_text("limit", sealed) if isinstance(sealed, bytes) else None
+        if kept is None:
+            raise files.database.damaged("the store's limit is not as it was written")
+        limit = json.loads(kept)
+        return None if limit is None else budget_from_json(limit, str(self.path))
 
     # -- streams ------------------------------------------------------------------------------------------------------
 
@@ -286,26 +315,24 @@ class Store:
         files = self._files
 
         def open_row(connection: sqlite3.Connection) -> StreamRow:
-            row = stream_row.read(files.database, files.seals, name)
+            row = find_stream(files.database, files.seals, name)
             if row is not None:
                 check_settings(name, row.settings, settings, str(self.path))
                 return self._with_room(connection, row, people)
             self._check_limit(name, settings)
-            row = stream_row.create(
-                connection, files.seals, name, json.dumps(settings, sort_keys=True), nothing, people
-            )
+            configuration = json.dumps(settings, sort_keys=True)
+            row = create_stream(connection, files.seals, name, configuration, nothing, people)
             if people is not None:
                 write_people(connection, files.seals.stream(row.tag), row.id, 0, CountedPeople.nobody(), people)
             return row
 
-        with files.lock:
-            files.check("the store")
+        with files.turn():
             self._check_not_ours(name)
-            lease = stream_row.lease(files.database, files.witness, files.seals, open_row)
+            taken = lease(files.database, files.witness, files.seals, open_row)
             try:
-                writer = make(lease)
+                writer = make(taken)
             except BaseException:
-                files.witness.unlock(lease.slot)
+                files.witness.unlock(taken.slot)
                 raise
             self._writers[name] = writer
             return writer
@@ -326,14 +353,13 @@ class Store:
         """End a stream for good, also one that may not go on because its file is old. Its releases stay."""
         name = check_name(name)
         files = self._files
-        with files.lock:
-            files.check("the store")
+        with files.turn():
             self._check_not_ours(name)
             slot = None
             try:
                 with files.database.atomic() as connection:
-                    row = self._row(name)
-                    slot, record = stream_row.lock(files.witness, files.seals, row, even_if_old=True)
+                    row = read_stream(files.database, files.seals, name)
+                    slot, record = lock(files.witness, files.seals, row, even_if_old=True)
                     sums = row.sums(files.seals.stream(row.tag), files.database)
                     sealed = files.seals.stream(row.tag).seal_sums(sums, replace(row, retired=1).place)
                     connection.execute("UPDATE streams SET retired = 1, sealed = ? WHERE id = ?", (sealed, row.id))
@@ -346,10 +372,32 @@ class Store:
                     files.witness.unlock(slot)
 
     def streams(self) -> list[StreamInfo]:
-        """Every stream, oldest first."""
-        with self._files.lock:
-            self._files.check("the store")
-            return [self._info(row) for row in stream_row.read_all(self._files.database, self._files.seals)]
+        """Return every stream, oldest first."""
+        with self._files.turn():
+            return [self._info(row) for row in read_all_streams(self._files.database, self._files.seals)]
+
+    def settings(self, name: str) -> StreamSettings:
+        """Return the settings of a stream: everything that decides its noise.
+
+        Raises
+        ------
+        StreamUnknown
+            If there is no such stream.
+        InvalidArgument
+            If its mechanism is not one of `dpstream.mechanisms`.
+        StoreMismatch
+            If these settings mean another noise to this dpstream than to the one that wrote them.
+        """
+        return settings_from_row(self._row(name), str(self.path))
+
+    def describe(self, name: str) -> str:
+        """Return one paragraph in plain words: what a stream promises, to whom, against whom, and what it does not.
+
+        Where the store limits the rows of a person (`rows_per_person`), that is what is promised. Raises as `settings`.
+        """
+        row = self._row(name)
+        settings, t = settings_from_row(row, str(self.path)), max(row.t, 1)
+        return describe(settings, release_stddev(settings, t), t, rows_per_person=row.settings["rows_per_person"])
 
     def _info(self, row: StreamRow) -> StreamInfo:
         settings = row.settings
@@ -364,6 +412,9 @@ class Store:
             settings["source"],
             settings["rows_per_person"],
             row.people,
+            settings["per_person"],
+            Participation(**settings["participation"]),
+            row.generation,
         )
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -373,15 +424,14 @@ class Store:
     @overload
     def releases(self, name: str, since: int = 0, *, frame: Literal[True]) -> Any: ...
     def releases(self, name: str, since: int = 0, *, frame: bool = False) -> Any:
-        """The releases after step `since`, as rows or, with frame=True, as a Polars data frame.
+        """Return the releases after step `since`, as rows or, with frame=True, as a Polars data frame.
 
         Never waits for a writer, and never makes one wait.
         """
         name, since = check_name(name), check_whole("since", since, least=0)
         files = self._files
-        with files.lock:
-            files.check("the store")
-            row = self._row(name)
+        with files.turn():
+            row = read_stream(files.database, files.seals, name)
             batches = list(read_batches(files.database, row, files.seals.stream(row.tag), since + 1, row.t))
         before = None if row.first_position is None else row.first_position - 1
         rows = [
@@ -396,20 +446,29 @@ class Store:
         return _polars(rows, single_counts=row.settings["lane"] == "exact" and not row.settings["shape"])
 
     def spent(self) -> Spent:
-        """The budgets of all streams of this file, composed; retired ones too."""
-        return compose(info.budget for info in self.streams())
+        """Return the budgets of all streams of this file, composed; retired ones too."""
+        with self._files.turn():
+            return self._spent()
 
-    def check(self) -> None:
-        """Read everything and hold it against its seals; raises StoreDamaged if anything is not as it was written."""
+    def _spent(self) -> Spent:
+        return compose(self._info(row).budget for row in read_all_streams(self._files.database, self._files.seals))
+
+    def check_seals(self) -> None:
+        """Read everything and compare it with its seals: finds what was changed by anyone who does not have the key.
+
+        Raises
+        ------
+        StoreDamaged
+            If anything is not as it was written.
+        """
         files = self._files
-        with files.lock:
-            files.check("the store")
+        with files.turn():
             (found,) = files.database.rows("PRAGMA integrity_check(1)")[0]
             if found != "ok":
                 raise StoreDamaged(path=str(self.path), what=f"SQLite says: {found}")
             files.witness.check()
             with files.database.snapshot():
-                for row in stream_row.read_all(files.database, files.seals):
+                for row in read_all_streams(files.database, files.seals):
                     seals = files.seals.stream(row.tag)
                     for _ in read_batches(files.database, row, seals, 1, row.t):
                         pass
@@ -417,7 +476,7 @@ class Store:
                         read_people(files.database, seals, row)
 
     def verify(self, name: str, report: Report | None = None) -> Verified:
-        """Derive every release of a stream once more from the key, and hold it against what else is known of it.
+        """Make every release of a stream once more from the key: finds also what was changed together with its seal.
 
         Nothing is written and no writer waits; retired and outdated streams can be verified, too. `report` is told from
         time to time what part of the work is done. `dpstream.store.verification` says what this can and cannot find.
@@ -428,36 +487,20 @@ class Store:
             If there is no such stream. What is wrong with a stream is returned, not raised.
         """
         name = check_name(name)
-        with self._files.lock:
-            self._files.check("the store")
+        with self._files.turn():
             return verify(self._files, name, report)
 
-    def recorded_inputs(self, name: str, first: int, last: int) -> NDArray[np.int64]:
-        """**Secret**: the true inputs of the steps from `first` to `last` of a counter, one row each, as counted.
-
-        They are not kept, but follow from releases and key: int64 of shape (last - first + 1, *shape), inputs that were
-        clipped as they were clipped. A tree makes the noise of these steps only, a recurrence that of all before, too.
-        Nothing is written and no writer waits.
-
-        Raises
-        ------
-        StreamUnknown
-            If there is no such stream.
-        InvalidArgument
-            If it is a running sum, whose releases are rounded, or has no such steps (they count from 1).
-        """
-        name = check_name(name)
-        with self._files.lock:
-            self._files.check("the store")
-            return implied_inputs(self._files, name, first, last)
+    @property
+    def true_data(self) -> TrueData:
+        """**Secret**: what was counted, without noise. Nothing that comes from here may be published."""
+        return TrueData(self._files)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _row(self, name: str) -> StreamRow:
-        row = stream_row.read(self._files.database, self._files.seals, name)
-        if row is None:
-            raise StreamUnknown(name=name)
-        return row
+        name = check_name(name)
+        with self._files.turn():
+            return read_stream(self._files.database, self._files.seals, name)
 
     def _check_not_ours(self, name: str) -> None:
         """Locks keep other objects out, but not two writers of one."""
@@ -467,11 +510,11 @@ class Store:
             raise StoreBusy(name=name, pid=process.pid, started=process.started)
 
     def _check_limit(self, name: str, settings: dict[str, Any]) -> None:
-        limit = self.limit
+        limit = self._limit()
         if limit is None:
             return
         asked = budget_from_json(settings["budget"], str(self.path))
-        present = [info.budget for info in self.streams()]
+        present = [self._info(row).budget for row in read_all_streams(self._files.database, self._files.seals)]
         if not compose([*present, asked]).within(limit):
             raise BudgetLimitExceeded(name=name, limit=limit, spent=compose(present), asked=asked)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sqlite3
 import threading
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
-from dpstream.errors import StoreClosed, StoreLost, WrongMasterKey
+from dpstream.errors import StoreClosed, StoreLost, StreamInUse, WrongMasterKey
 from dpstream.store.database import MIGRATIONS, Database, create_database
 from dpstream.store.files import check_file, os_error_as_store_error, refuse_open_files, sweep
 from dpstream.store.master_key import KeySource, find_key
@@ -34,8 +35,29 @@ class StoreFiles(OfThisProcess):
         self.database, self.witness, self.seals = database, witness, seals
         self.lock = threading.RLock()
         self.closed = False
+        self._in_use = False
         self._end = weakref.finalize(self, _close, database, witness)
         _opened.add(self)
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Let threads take turns: what is done inside is done alone. Refuse in a forked child, and after close.
+
+        Raises
+        ------
+        StreamInUse
+            If this very thread has the turn already: a signal handler or a finalizer that came in the middle of a call.
+        """
+        self.check_process()  # before the lock, which another thread may have held at the fork
+        with self.lock:
+            if self._in_use:
+                raise StreamInUse
+            try:
+                self._in_use = True
+                self.check("the store")
+                yield
+            finally:
+                self._in_use = False
 
     def check(self, what: str) -> None:
         """Refuse in a forked child, and after close."""
@@ -100,7 +122,7 @@ def open_store_files(path: Path, source: KeySource, *, limit: str, adopt: bool) 
 
 def _close(database: Database, witness: Witness) -> None:
     witness.close()
-    with suppress(sqlite3.Error):
+    with contextlib.suppress(sqlite3.Error):
         database.close()
 
 

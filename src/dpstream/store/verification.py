@@ -1,7 +1,7 @@
 """Every release of a stream, derived once more from the key, and held against what else is known.
 
 A store keeps releases, and neither inputs nor noise. But releases without their noise are the true sums, and the
-differences of those are the inputs (`implied`), so
+differences of those are the inputs (`recovered_inputs`), so
 
 * each input must be one that the stream accepts;
 * the last sum must be the one that was sealed;
@@ -25,12 +25,12 @@ from dpstream.errors import InputOutOfBound, StoreDamaged, StreamUnknown
 from dpstream.release.real_inputs import NORM_ERROR
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import StreamSettings
-from dpstream.store.implied import Implied, implied
 from dpstream.store.people import read_people
-from dpstream.store.rebuilt import rebuilt
+from dpstream.store.recovered_inputs import RecoveredSteps, recover_inputs
 from dpstream.store.sealing import INPUT_BYTES, Seals
+from dpstream.store.settings import settings_from_row
 from dpstream.store.store_files import StoreFiles
-from dpstream.store.stream_row import StreamRow, read
+from dpstream.store.tables import StreamRow, find_stream
 from dpstream.store.witness import Record
 
 __all__ = ["Report", "Verified", "verify"]
@@ -90,13 +90,13 @@ def verify(files: StoreFiles, name: str, report: Report | None = None) -> Verifi
     )[0][0]
     try:
         with files.database.snapshot():  # who was counted is sealed to the step that the row stands at
-            row = read(files.database, files.seals, name)
+            row = find_stream(files.database, files.seals, name)
             wrong_people = [] if row is None else _people(files, row)
     except StoreDamaged as damage:
         return Verified(name, 0, False, None, (damage.what,))
     if row is None:
         raise StreamUnknown(name=name)
-    settings = rebuilt(row, str(files.database.path))
+    settings = settings_from_row(row, str(files.database.path))
     findings = []
     if last is not None and last > row.t:
         findings.append(f"there are releases past its last step {row.t:,}")
@@ -129,7 +129,7 @@ def _check_releases(
     seals = files.seals.stream(row.tag)
     sums: NDArray[np.generic] = np.zeros(settings.shape)
     slack: NDArray[np.float64] = np.zeros(settings.shape)
-    for piece in implied(files, row, settings, 1, row.t):
+    for piece in recover_inputs(files, row, settings, 1, row.t):
         if settings.lane == "exact":
             refused = _refused_counts(settings, piece)
         else:
@@ -154,7 +154,7 @@ def _check_releases(
 # -- inputs -----------------------------------------------------------------------------------------------------------
 
 
-def _refused_counts(settings: StreamSettings, piece: Implied) -> list[int]:
+def _refused_counts(settings: StreamSettings, piece: RecoveredSteps) -> list[int]:
     """Return the steps whose input the counter would have refused."""
 
     def refused(inputs: NDArray[np.int64]) -> bool:
@@ -169,7 +169,7 @@ def _refused_counts(settings: StreamSettings, piece: Implied) -> list[int]:
     return [piece.first + i for i in range(len(piece.inputs)) if refused(piece.inputs[i : i + 1])]
 
 
-def _refused_vectors(settings: StreamSettings, piece: Implied, slack: NDArray[np.float64]) -> list[int]:
+def _refused_vectors(settings: StreamSettings, piece: RecoveredSteps, slack: NDArray[np.float64]) -> list[int]:
     """Return the steps whose input is longer than a step may be, even if all rounding went one way."""
     inputs = piece.inputs.reshape(len(piece.inputs), -1)
     room = np.linalg.norm(slack.reshape(len(slack), -1), axis=1)
@@ -178,14 +178,14 @@ def _refused_vectors(settings: StreamSettings, piece: Implied, slack: NDArray[np
     return [piece.first + int(i) for i in np.flatnonzero(~(np.linalg.norm(inputs, axis=1) <= longest))]
 
 
-def _slack(settings: StreamSettings, piece: Implied) -> NDArray[np.float64]:
+def _slack(settings: StreamSettings, piece: RecoveredSteps) -> NDArray[np.float64]:
     """How far rounding may have taken each release from its sum and noise."""
     size = np.abs(piece.releases.astype(np.float64)) + np.abs(piece.sums)
     return np.asarray(settings.grid / 2 + ROUNDING[settings.dtype] * size)
 
 
 def _other_inputs(
-    row: StreamRow, settings: StreamSettings, seals: Seals, piece: Implied
+    row: StreamRow, settings: StreamSettings, seals: Seals, piece: RecoveredSteps
 ) -> list[tuple[str, list[int]]]:
     """The steps whose input is not the one that was recorded."""
     steps = range(piece.first, piece.first + len(piece.inputs))

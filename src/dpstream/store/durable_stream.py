@@ -12,45 +12,52 @@ import contextlib
 import math
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpstream.arguments import check_whole
 from dpstream.budget import Budget
 from dpstream.errors import (
     DpstreamError,
     InvalidArgument,
     LeaseLost,
+    PositionConflict,
+    PositionGap,
     PositionMissing,
-    StateError,
+    PositionUnexpected,
     StoreClosed,
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.release.counter import Counter
 from dpstream.release.error_bars import release_stddev
+from dpstream.release.in_words import describe
 from dpstream.release.running_sum import RunningSum
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import StreamSettings
-from dpstream.store.noise_states import resumed_noise, save_state, saved_states
+from dpstream.store.database import Database
+from dpstream.store.lease import Lease
 from dpstream.store.people import Contributions, CountedPeople, as_contributions, read_people, write_people
-from dpstream.store.positions import already_taken, recorded
-from dpstream.store.releases import read_batches
+from dpstream.store.sealing import INPUT_BYTES, Seals
 from dpstream.store.store_files import StoreFiles
-from dpstream.store.stream_row import Lease, StreamRow, read
+from dpstream.store.tables import StreamRow, find_stream, noise_after, read_batches, save_noise_state
 
-__all__ = ["DurableRelease"]
+__all__ = ["DurableStream"]
 
-#: A recurrence that is reopened makes up to this many noise values again; its state is saved that often.
+#: A recurrence that is reopened makes up to this many noise values again: its state is saved once in so many values ...
 REPLAYED_VALUES = 1 << 14
-#: ... but never more often than this: the state of a wide one is large.
+#: ... but never more often than once in this many steps, because the state of a wide stream is large.
 REPLAYED_STEPS = 32
+#: The largest position: positions and steps together stay within SQLite's 64 bits.
+LAST_POSITION = 2**62
 
 
 L = TypeVar("L", Counter[Any], RunningSum)
 
 
-class DurableRelease(Generic[L]):
+class DurableStream(Generic[L]):
     """A stream of a store, open for writing. Made by `Store.counter` and `Store.running_sum`."""
 
     #: What computes the releases.
@@ -67,11 +74,11 @@ class DurableRelease(Generic[L]):
         self._give_back: Callable[[], object] = weakref.finalize(self, files.witness.unlock, lease.slot)
         self._coordinates = math.prod(settings.shape)
         self._state_step = 0
-        self._live: L | None = None
+        self._live: L | None = None  # read when it is needed
         self._rows_per_person: int | None = lease.row.settings["rows_per_person"]
         self._people: CountedPeople | None = None  # read when it is needed
         self._counted: CountedPeople | None = None  # who is in the steps that are being added
-        self._release()
+        self._current()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, t={self._lease.row.t}, budget={self.budget!r})"
@@ -87,8 +94,10 @@ class DurableRelease(Generic[L]):
 
     def close(self) -> None:
         """Give the stream back, for others to write. What was released stays."""
+        if self._files.forked:  # where another thread of the parent may have held the lock
+            return
         with self._files.lock:
-            if self._open and not self._files.forked:
+            if self._open:
                 self._open = False
                 self._live = None
                 if not self._files.closed:
@@ -150,9 +159,8 @@ class DurableRelease(Generic[L]):
         return release_stddev(self._settings, max(self.t, 1) if t is None else t)
 
     def describe(self) -> str:
-        """One paragraph in plain words: what is promised, to whom, against whom, and what is not."""
-        with self._files.lock:
-            return self._release().describe()
+        """Return one paragraph in plain words: what is promised, to whom, against whom, and what is not."""
+        return describe(self._settings, self.stddev(), max(self.t, 1), rows_per_person=self._rows_per_person)
 
     # -- adding -------------------------------------------------------------------------------------------------------
 
@@ -174,20 +182,10 @@ class DurableRelease(Generic[L]):
         StoreFull, StoreReadOnly, StoreNotWritten, StoreBusy, LeaseLost, StoreClosed, StoreDamaged
             If the step cannot be made durable; nothing is released.
         """
-        with self._files.lock:
-            release = self._release()
-            row = self._lease.row
-            if position is None:
-                if row.first_position is not None:
-                    raise PositionMissing(following=row.first_position + row.t)
-                self._check_people()
-                return self._commit_one(release, x, None, None)
-            rows = self._settings.check_row(x)
-            if already_taken(row, position, 1):
-                return self._scalar(recorded(self._files.database, self._seals, row, rows, position)[0])
-            self._check_people()
-            start = position if row.first_position is None else row.first_position
-            return self._commit_one(release, x, self._seals.input_digests(row.t + 1, rows), start)
+        with self._files.turn():
+            live = self._current()
+            value = self._take(live, self._settings.check_row(x), position)[0]
+            return value if self.shape else value.item()
 
     def extend(
         self,
@@ -217,13 +215,40 @@ class DurableRelease(Generic[L]):
         TooManyPeople
             If there is no room for so many people; nothing changes.
         """
-        with self._files.lock:
-            release = self._release()
+        with self._files.turn():
+            live = self._current()
             self._counted = None if contributions is None else self._with_more_people(contributions)
             try:
-                return self._extend(release, xs, first_position)
+                return self._take(live, self._settings.check_rows(xs), first_position)
             finally:
                 self._counted = None
+
+    def _take(self, live: L, rows: NDArray[Any], first_position: int | None) -> NDArray[Any]:
+        """Return the releases of these inputs: recorded ones for old positions, new ones for the rest."""
+        row = self._lease.row
+        if first_position is None:
+            if row.first_position is not None:
+                raise PositionMissing(following=row.first_position + row.t)
+            return self._release(live, rows, None, None)
+        old = count_replayed(row, first_position, len(rows))
+        if old and self._counted is not None:
+            raise InvalidArgument("contributions", f"position {first_position}", "of new steps only")
+        before = replay(self._files.database, self._seals, row, rows[:old], first_position) if old else None
+        if before is not None and old == len(rows):
+            return before
+        start = first_position if row.first_position is None else row.first_position
+        values = self._release(live, rows[old:], self._seals.input_digests(row.t + 1, rows[old:]), start)
+        return values if before is None else np.concatenate([before, values])
+
+    def _release(self, live: L, rows: NDArray[Any], digests: bytes | None, start: int | None) -> NDArray[Any]:
+        """Return the releases of new steps, which are on the disk then."""
+        if len(rows):
+            self._check_people()
+        with self._forgetting():
+            values = live.extend_checked(rows)
+        if len(rows):
+            self._commit(live, np.ascontiguousarray(values).tobytes(), len(rows), digests, start)
+        return values
 
     def _with_more_people(self, contributions: Contributions) -> CountedPeople:
         """Return who is counted so far and in the steps to come."""
@@ -244,62 +269,26 @@ class DurableRelease(Generic[L]):
                 " extend(xs, contributions=...)",
             )
 
-    def _commit_one(self, release: L, x: Any, digests: bytes | None, first_position: int | None) -> Any:
-        with self._forgetting():
-            value = release.add(x)
-        self._commit(release, np.asarray(value).tobytes(), 1, digests, first_position)
-        return value
-
-    def _extend(self, release: L, xs: ArrayLike, first_position: int | None) -> NDArray[Any]:
-        """The releases of these inputs: recorded ones for old positions, new ones for the rest."""
-        row = self._lease.row
-        rows = self._settings.check_rows(xs)
-        before, digests = None, None
-        start = row.first_position
-        if first_position is None and start is not None:
-            raise PositionMissing(following=start + row.t)
-        if first_position is not None:
-            old = already_taken(row, first_position, len(rows))
-            start = first_position if start is None else start
-            if old and self._counted is not None:
-                raise InvalidArgument("contributions", f"position {first_position}", "of new steps only")
-            if old:
-                before = recorded(self._files.database, self._seals, row, rows[:old], first_position)
-                if old == len(rows):
-                    return before
-                rows = rows[old:]
-            digests = self._seals.input_digests(row.t + 1, rows)
-        if len(rows):
-            self._check_people()
-        with self._forgetting():
-            values = release.extend_checked(rows)
-        if len(values):
-            self._commit(release, np.ascontiguousarray(values).tobytes(), len(values), digests, start)
-        return values if before is None else np.concatenate([before, values])
-
     # -- committing ---------------------------------------------------------------------------------------------------
 
-    def _commit(self, release: L, values: bytes, count: int, digests: bytes | None, first_position: int | None) -> None:
+    def _commit(self, live: L, values: bytes, count: int, digests: bytes | None, first_position: int | None) -> None:
         """Put steps that were just computed on the disk; forget them if that fails."""
         lease = self._lease
         row = lease.row
         t = row.t + count
         try:
-            sums = release.reveal_secret_state().sums_as_bytes()
-            moved = StreamRow(
-                row.id, row.name, row.tag, row.configuration, row.seal, row.generation, t, first_position, 0,
-                row.people, self._seals.seal_sums(sums, (t, first_position, 0, row.people)),
-                row.holder_pid, row.holder_started,
-            )  # fmt: skip
+            sums = live.reveal_secret_state().sums_as_bytes()
+            moved = replace(row, t=t, first_position=first_position)
+            moved = replace(moved, sealed=self._seals.seal_sums(sums, moved.place))
             sealed = self._seals.seal_batch(row.t + 1, count, values, digests)
-            saved = self._state_to_save(release, t)
+            saved = self._state_to_save(t)
             with self._files.database.atomic() as connection:
                 lease.move(connection, t, first_position, moved.sealed)
                 connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", (row.id, row.t + 1, count, sealed))
                 if self._counted is not None and row.people is not None:
                     write_people(connection, self._seals, row.id, t, self._counted, row.people)
                 if saved is not None:
-                    save_state(connection, row.id, t, *saved)
+                    save_noise_state(connection, row.id, t, *saved)
             lease.row = moved
             self._people = self._counted
             lease.record = self._files.witness.mark(lease.slot, lease.record, t)
@@ -307,8 +296,8 @@ class DurableRelease(Generic[L]):
             self._live = self._people = None
             raise
 
-    def _state_to_save(self, release: L, t: int) -> tuple[int, bytes] | None:
-        """The noise's state, where a restart would otherwise make too much noise again."""
+    def _state_to_save(self, t: int) -> tuple[int, bytes] | None:
+        """Return the noise's state if a restart would otherwise make too much noise again."""
         if t - self._state_step < max(REPLAYED_VALUES // self._coordinates, REPLAYED_STEPS):
             return None
         noise = self._noise
@@ -328,8 +317,8 @@ class DurableRelease(Generic[L]):
 
     # -- reopening ----------------------------------------------------------------------------------------------------
 
-    def _release(self) -> L:
-        """The live counter or sum, read from the file if it is not in memory."""
+    def _current(self) -> L:
+        """Return the live counter or sum, read from the file if it is not in memory."""
         self._files.check("the store")
         if not self._open:
             raise StoreClosed(what=f"the stream {self._lease.row.name!r}")
@@ -340,7 +329,7 @@ class DurableRelease(Generic[L]):
 
     def _reopened(self) -> L:
         files, lease = self._files, self._lease
-        row = read(files.database, files.seals, lease.row.name)
+        row = find_stream(files.database, files.seals, lease.row.name)
         if row is None or row.tag != lease.row.tag or row.generation != lease.row.generation or row.retired:
             raise LeaseLost(name=lease.row.name)
         if row.t < lease.record.last:  # steps that this writer committed are gone: an old file was put in its place
@@ -352,32 +341,45 @@ class DurableRelease(Generic[L]):
         further = files.database.rows("SELECT max(first) FROM batches WHERE stream = ?", (row.id,))[0][0]
         if further is not None and not (isinstance(further, int) and further <= row.t):
             raise files.database.damaged(f"there are releases of stream {row.name!r} past its last step {row.t}")
-        sums = row.sums(self._seals, files.database)
-        live = self._resumed(sums, last, row)
+        settings, sums = self._settings, row.sums(self._seals, files.database)
+        noise, self._state_step = noise_after(files.database, row, settings, self._key, row.t, threads=self._threads)
+        live = self._kind.resume(settings, noise, SecretState.from_bytes(settings, row.t, sums, last))
+        self._noise = noise
         lease.row = row
         # An interrupted commit may have succeeded, and not have been noted yet.
         if lease.record.last != row.t:
             lease.record = files.witness.mark(lease.slot, lease.record, row.t)
         return live
 
-    def _resumed(self, sums: bytes, last: NDArray[Any] | None, row: StreamRow) -> L:
-        """A live release at step t, from the newest saved state of the noise that opens, or else from none."""
-        states = saved_states(self._files.database, row)
-        for step, state in states:
-            try:
-                live = self._resume(row.t, sums, last, state)
-            except (StateError, TypeError):
-                continue  # damaged: noise is a function of the step, so it can be made without
-            self._state_step = step
-            return live
-        self._state_step = 0
-        return self._resume(row.t, sums, last, None)
 
-    def _resume(self, t: int, sums: bytes, last: NDArray[Any] | None, state: bytes | None) -> L:
-        """Return a live stream that stands after step t."""
-        settings = self._settings
-        self._noise = resumed_noise(settings, self._key, t, threads=self._threads, state=state)
-        return self._kind.resume(settings, self._noise, SecretState.from_bytes(settings, t, sums, last))
+# -- positions --------------------------------------------------------------------------------------------------------
 
-    def _scalar(self, value: Any) -> Any:
-        return value if self.shape else value.item()
+# The position of step s is that of step 1 plus s - 1, so one number per stream says it all.
+
+
+def count_replayed(row: StreamRow, first_position: int, count: int) -> int:
+    """Return how many of the next `count` inputs, the first of them at `first_position`, were taken before."""
+    position = check_whole("position", first_position, least=0)
+    if position > LAST_POSITION:
+        raise InvalidArgument("position", position, f"at most {LAST_POSITION}")
+    if row.first_position is None:
+        if row.t:
+            raise PositionUnexpected(position=position, step=row.t)
+        return 0
+    following = row.first_position + row.t
+    if not row.first_position <= position <= following:
+        raise PositionGap(position=position, first=row.first_position, following=following)
+    return min(following - position, count)
+
+
+def replay(database: Database, seals: Seals, row: StreamRow, rows: NDArray[Any], position: int) -> NDArray[Any]:
+    """Return the recorded releases of these inputs, which must be the ones that were taken from this position on."""
+    assert row.first_position is not None  # noqa: S101
+    first = position - row.first_position + 1
+    batches = list(read_batches(database, row, seals, first, first + len(rows) - 1))
+    given = seals.input_digests(first, rows)
+    taken = b"".join(batch.inputs or b"" for batch in batches)
+    for i in range(len(rows)):
+        if given[i * INPUT_BYTES : (i + 1) * INPUT_BYTES] != taken[i * INPUT_BYTES : (i + 1) * INPUT_BYTES]:
+            raise PositionConflict(position=position + i, step=first + i)
+    return np.concatenate([batch.values for batch in batches])

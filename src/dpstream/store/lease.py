@@ -1,125 +1,24 @@
-"""A stream's row in the database: read, checked, created, leased, moved on.
-
-Every column that decides what is released is under a seal, so an edited row is told from a true one here, once.
-"""
+"""Leases: one writer a stream at a time, and never from an old file."""
 
 from __future__ import annotations
 
-import json
-import os
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from dpstream.errors import LeaseLost, StoreBusy, StoreOutdated, StreamRetired
 from dpstream.store.database import Database
 from dpstream.store.process import this_process
-from dpstream.store.sealing import Seals, StoreSeals
+from dpstream.store.sealing import StoreSeals
+from dpstream.store.tables import StreamRow
 from dpstream.store.witness import Record, Witness
 
-__all__ = ["Lease", "StreamRow", "create", "lease", "read", "read_all"]
-
-_COLUMNS = (
-    "id, name, tag, configuration, seal, generation, t, first_position, retired, people, sealed, holder_pid,"
-    " holder_started"
-)
-_TYPES: tuple[type | tuple[type, ...], ...] = (
-    int, str, bytes, str, bytes, int, int, (int, type(None)), int, (int, type(None)), bytes,
-    (int, type(None)), (str, type(None)),
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class StreamRow:
-    """One stream as the database has it, its seals checked."""
-
-    id: int
-    name: str
-    tag: bytes
-    configuration: str
-    seal: bytes
-    generation: int
-    t: int
-    first_position: int | None
-    retired: int
-    people: int | None
-    sealed: bytes
-    holder_pid: int | None
-    holder_started: str | None
-
-    @property
-    def place(self) -> tuple[int | None, ...]:
-        """What the sealed sums are bound to."""
-        return (self.t, self.first_position, self.retired, self.people)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The configuration."""
-        return dict(json.loads(self.configuration))
-
-    def sums(self, seals: Seals, database: Database) -> bytes:
-        """The true sums, decrypted."""
-        opened = seals.open_sums(self.sealed, self.place)
-        if opened is None:
-            raise database.damaged(f"the sums of stream {self.name!r} at step {self.t} are not as they were sealed")
-        return opened
-
-
-def read(database: Database, seals: StoreSeals, name: str) -> StreamRow | None:
-    """The row of a stream, or None."""
-    rows = database.rows(f"SELECT {_COLUMNS} FROM streams WHERE name = ?", (name,))  # noqa: S608
-    return _checked(rows[0], database, seals) if rows else None
-
-
-def read_all(database: Database, seals: StoreSeals) -> list[StreamRow]:
-    """Every stream, oldest first."""
-    found = database.rows(f"SELECT {_COLUMNS} FROM streams ORDER BY id")  # noqa: S608
-    return [_checked(row, database, seals) for row in found]
-
-
-def _checked(row: tuple[Any, ...], database: Database, seals: StoreSeals) -> StreamRow:
-    if any(not isinstance(value, kind) for value, kind in zip(row, _TYPES, strict=True)):
-        raise database.damaged("a row of the table of streams has values of the wrong kind")
-    made = StreamRow(*row)
-    try:
-        expected = seals.stream_seal(made.name, made.tag, made.configuration)
-    except UnicodeEncodeError:
-        expected = b""
-    if made.seal != expected:
-        raise database.damaged("the settings of a stream are not as they were sealed")
-    # Opening the sums checks t, first_position and retired.
-    made.sums(seals.stream(made.tag), database)
-    return made
-
-
-def create(
-    connection: sqlite3.Connection,
-    seals: StoreSeals,
-    name: str,
-    configuration: str,
-    nothing: bytes,
-    people: int | None = None,
-) -> StreamRow:
-    """Inside a transaction: a new stream with a tag of its own, before its first step, whose sums are `nothing`."""
-    tag = os.urandom(16)
-    seal = seals.stream_seal(name, tag, configuration)
-    sealed = seals.stream(tag).seal_sums(nothing, (0, None, 0, people))
-    added = connection.execute(
-        "INSERT INTO streams (name, tag, configuration, seal, generation, t, retired, people, sealed)"
-        " VALUES (?, ?, ?, ?, 0, 0, 0, ?, ?)",
-        (name, tag, configuration, seal, people, sealed),
-    )
-    assert added.lastrowid is not None  # noqa: S101
-    return StreamRow(added.lastrowid, name, tag, configuration, seal, 0, 0, None, 0, people, sealed, None, None)
-
-
-# -- leases -----------------------------------------------------------------------------------------------------------
+__all__ = ["Lease", "lease", "lock"]
 
 
 @dataclass
 class Lease:
-    """The right to write one stream, from `lease` until `release`."""
+    """The right to write one stream: taken by `lease`, given back by `Witness.unlock`."""
 
     row: StreamRow
     slot: int

@@ -1,20 +1,23 @@
-"""A `Counter` that survives crashes, restarts and retries."""
+"""A `Counter` and a `RunningSum` that survive crashes, restarts and retries."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from dpstream.errors import InvalidArgument
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.counter import Counter
 from dpstream.release.error_bars import Estimate
-from dpstream.store.durable_release import DurableRelease
+from dpstream.release.running_sum import RunningSum
+from dpstream.store.durable_stream import DurableStream
 from dpstream.store.people import read_people
 
-__all__ = ["DurableCounter"]
+__all__ = ["DurableCounter", "DurableSum"]
 
 
-class DurableCounter(DurableRelease[Counter[Any]]):
+class DurableCounter(DurableStream[Counter[Any]]):
     """A running count, or histogram, in a store; made by `Store.counter`.
 
     Guarantee
@@ -28,8 +31,8 @@ class DurableCounter(DurableRelease[Counter[Any]]):
 
     def estimate(self, confidence: float = 0.95) -> Estimate[Any]:
         """Return the last release with its error bars; see `Counter.estimate`."""
-        with self._files.lock:
-            return self._release().estimate(confidence)
+        with self._files.turn():
+            return self._current().estimate(confidence)
 
     @property
     def rows_per_person(self) -> int | None:
@@ -48,8 +51,8 @@ class DurableCounter(DurableRelease[Counter[Any]]):
         StoreDamaged
             If the record of who was counted is missing or changed.
         """
-        with self._files.lock:
-            self._release()
+        with self._files.turn():
+            self._current()
             row = self._lease.row
             if self._rows_per_person is None or row.people is None:
                 raise InvalidArgument("rows_per_person", None, "given when the stream is created: Store.counter(...)")
@@ -59,3 +62,20 @@ class DurableCounter(DurableRelease[Counter[Any]]):
             )
             limit.restore_all(self._people.fingerprints, self._people.events)
             return limit
+
+
+class DurableSum(DurableStream[RunningSum]):
+    """A running sum of vectors in a store; made by `Store.running_sum`.
+
+    Guarantee
+    ---------
+    That of `dpstream.RunningSum`, for all releases of the stream together, over all processes that ever wrote it; and
+    that of `DurableCounter` on what is counted and released.
+    """
+
+    _kind = RunningSum
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of a release."""
+        return np.dtype(self._settings.dtype)

@@ -1,0 +1,253 @@
+"""The tables of a database as Python has them: streams, batches of releases, saved states of noise.
+
+Every column that decides what is released is under a seal, so an edited row is told from a true one here, once. (Who
+was counted is in `people`.)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstream.errors import StateError, StreamUnknown
+from dpstream.noise.stream import NoiseStream
+from dpstream.release.settings import StreamSettings
+from dpstream.store.database import Database
+from dpstream.store.sealing import INPUT_BYTES, Seals, StoreSeals
+
+__all__ = [
+    "Batch",
+    "Release",
+    "StreamRow",
+    "create_stream",
+    "find_stream",
+    "noise_after",
+    "read_all_streams",
+    "read_batches",
+    "read_stream",
+    "save_noise_state",
+]
+
+#: Noise that is made again and thrown away is made in pieces of so many values.
+DISCARDED_VALUES = 1 << 14
+
+
+# -- streams ----------------------------------------------------------------------------------------------------------
+
+_COLUMNS = (
+    "id, name, tag, configuration, seal, generation, t, first_position, retired, people, sealed, holder_pid,"
+    " holder_started"
+)
+_TYPES: tuple[type | tuple[type, ...], ...] = (
+    int, str, bytes, str, bytes, int, int, (int, type(None)), int, (int, type(None)), bytes,
+    (int, type(None)), (str, type(None)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """One stream as the database has it, its seals checked."""
+
+    id: int
+    name: str
+    tag: bytes
+    configuration: str
+    seal: bytes
+    generation: int
+    t: int
+    first_position: int | None
+    retired: int
+    people: int | None
+    sealed: bytes
+    holder_pid: int | None
+    holder_started: str | None
+
+    @property
+    def place(self) -> tuple[int | None, ...]:
+        """What the sealed sums are bound to."""
+        return (self.t, self.first_position, self.retired, self.people)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings, as JSON has them."""
+        return dict(json.loads(self.configuration))
+
+    def sums(self, seals: Seals, database: Database) -> bytes:
+        """Return the true sums, decrypted."""
+        opened = seals.open_sums(self.sealed, self.place)
+        if opened is None:
+            raise database.damaged(f"the sums of stream {self.name!r} at step {self.t} are not as they were sealed")
+        return opened
+
+
+def find_stream(database: Database, seals: StoreSeals, name: str) -> StreamRow | None:
+    """Return the row of a stream, or None."""
+    rows = database.rows(f"SELECT {_COLUMNS} FROM streams WHERE name = ?", (name,))  # noqa: S608
+    return _checked(rows[0], database, seals) if rows else None
+
+
+def read_stream(database: Database, seals: StoreSeals, name: str) -> StreamRow:
+    """Return the row of a stream; refuse a name that no stream has."""
+    row = find_stream(database, seals, name)
+    if row is None:
+        raise StreamUnknown(name=name)
+    return row
+
+
+def read_all_streams(database: Database, seals: StoreSeals) -> list[StreamRow]:
+    """Return the rows of all streams, oldest first."""
+    found = database.rows(f"SELECT {_COLUMNS} FROM streams ORDER BY id")  # noqa: S608
+    return [_checked(row, database, seals) for row in found]
+
+
+def _checked(row: tuple[Any, ...], database: Database, seals: StoreSeals) -> StreamRow:
+    if any(not isinstance(value, kind) for value, kind in zip(row, _TYPES, strict=True)):
+        raise database.damaged("a row of the table of streams has values of the wrong kind")
+    made = StreamRow(*row)
+    try:
+        expected = seals.stream_seal(made.name, made.tag, made.configuration)
+    except UnicodeEncodeError:
+        expected = b""
+    if made.seal != expected:
+        raise database.damaged("the settings of a stream are not as they were sealed")
+    # Opening the sums checks t, first_position and retired.
+    made.sums(seals.stream(made.tag), database)
+    return made
+
+
+def create_stream(
+    connection: sqlite3.Connection,
+    seals: StoreSeals,
+    name: str,
+    configuration: str,
+    nothing: bytes,
+    people: int | None = None,
+) -> StreamRow:
+    """Inside a transaction: make a stream with a tag of its own, before its first step, whose sums are `nothing`."""
+    tag = os.urandom(16)
+    seal = seals.stream_seal(name, tag, configuration)
+    sealed = seals.stream(tag).seal_sums(nothing, (0, None, 0, people))
+    added = connection.execute(
+        "INSERT INTO streams (name, tag, configuration, seal, generation, t, retired, people, sealed)"
+        " VALUES (?, ?, ?, ?, 0, 0, 0, ?, ?)",
+        (name, tag, configuration, seal, people, sealed),
+    )
+    assert added.lastrowid is not None  # noqa: S101
+    return StreamRow(added.lastrowid, name, tag, configuration, seal, 0, 0, None, 0, people, sealed, None, None)
+
+
+# -- releases ---------------------------------------------------------------------------------------------------------
+
+
+class Release(NamedTuple):
+    """One release: its step, the caller's position if there is one, and the published value."""
+
+    step: int
+    position: int | None
+    value: Any
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The releases of consecutive steps that were committed together."""
+
+    first: int
+    values: NDArray[Any]
+    inputs: bytes | None
+
+    def part(self, first: int, last: int) -> Batch:
+        """The steps from `first` to `last` of this batch."""
+        low, high = max(first - self.first, 0), min(last + 1 - self.first, len(self.values))
+        digests = None if self.inputs is None else self.inputs[low * INPUT_BYTES : high * INPUT_BYTES]
+        return Batch(self.first + low, self.values[low:high], digests)
+
+
+def read_batches(database: Database, row: StreamRow, seals: Seals, first: int, last: int) -> Iterator[Batch]:
+    """The batches that hold the steps from `first` to `last`, cut to them; all steps are there, or it raises."""
+    settings = row.settings
+    shape, dtype = tuple(settings["shape"]), np.dtype(settings["dtype"]).newbyteorder("<")
+    width = math.prod(shape) * dtype.itemsize
+    step = first
+    while step <= last:
+        found = database.rows(
+            "SELECT first, count, sealed FROM batches WHERE stream = ?1 AND first <= ?2 AND first >="
+            " (SELECT max(first) FROM batches WHERE stream = ?1 AND first <= ?3) ORDER BY first LIMIT 4096",
+            (row.id, last, step),
+        )
+        if not found:
+            raise database.damaged(f"step {step} of stream {row.name!r} is missing")
+        for start, count, sealed in found:
+            opened = None
+            if isinstance(start, int) and isinstance(count, int) and isinstance(sealed, bytes):
+                opened = seals.open_batch(start, count, sealed, count * width)
+            if opened is None:
+                raise database.damaged(f"the releases of stream {row.name!r} near step {step} are not as sealed")
+            if not start <= step < start + count:
+                raise database.damaged(f"step {step} of stream {row.name!r} is missing")
+            releases, inputs = opened
+            values = np.frombuffer(releases, dtype).reshape(count, *shape).astype(dtype.newbyteorder("="))
+            yield Batch(start, values, inputs).part(step, last)
+            step = start + count
+            if step > last:
+                return
+
+
+# -- noise ------------------------------------------------------------------------------------------------------------
+
+
+def save_noise_state(connection: sqlite3.Connection, stream: int, t: int, step: int, state: bytes) -> None:
+    """Save this state; of the older ones keep only the newest at or before step t: noise is made ahead."""
+    connection.execute("INSERT OR REPLACE INTO noise_states VALUES (?, ?, ?)", (stream, step, state))
+    connection.execute(
+        "DELETE FROM noise_states WHERE stream = ?1 AND step <"
+        " (SELECT max(step) FROM noise_states WHERE stream = ?1 AND step <= ?2)",
+        (stream, t),
+    )
+
+
+def _saved_states(database: Database, row: StreamRow, t: int) -> list[tuple[int, bytes]]:
+    """Return the states that were saved no later than step t, newest first; not checked."""
+    found = database.rows(
+        "SELECT step, state FROM noise_states WHERE stream = ? AND step <= ? ORDER BY step DESC", (row.id, t)
+    )
+    return [(step, state) for step, state in found if isinstance(step, int) and isinstance(state, bytes)]
+
+
+def noise_after(
+    database: Database, row: StreamRow, settings: StreamSettings, key: bytes, t: int, *, threads: int | None = None
+) -> tuple[NoiseStream, int]:
+    """Return the stream's noise, standing after step t, and the step of the saved state that it was made from.
+
+    Trees need no state. A recurrence would have to be replayed from its first step without one. A state that does not
+    open is passed over (step 0: none did): noise is a function of the step, so it can be made without.
+    """
+    for step, state in _saved_states(database, row, t):
+        try:
+            noise = settings.noise_stream(key, threads=threads, state=state)
+            if noise.t <= t:
+                _discard(noise, settings, t)
+                return noise, step
+        except (StateError, TypeError):
+            continue
+    noise = settings.noise_stream(key, threads=threads)
+    noise.seek(t)
+    return noise, 0
+
+
+def _discard(noise: NoiseStream, settings: StreamSettings, t: int) -> None:
+    """Make the noise up to step t and throw it away, in pieces."""
+    coordinates = math.prod(settings.shape)
+    unused = np.empty(settings.shape, dtype=settings.dtype) if coordinates > DISCARDED_VALUES else None
+    while noise.t < t:
+        if unused is not None:
+            noise.step(unused)
+        else:
+            noise.block(min(t - noise.t, DISCARDED_VALUES // coordinates))
