@@ -108,11 +108,14 @@ def as_contributions(given: object) -> CountedPeople:
 
 def _whole(part: Any, allowed: str) -> NDArray[np.uint64]:
     if not isinstance(part, np.ndarray):
-        # NumPy would turn a list with numbers on both sides of 2^63 into floats.
         given = list(part) if isinstance(part, Iterable) else [None]
-        if not all(isinstance(x, (int, np.integer)) and 0 <= x < 2**64 for x in given):
-            raise InvalidArgument("contributions", type(part).__name__, allowed)
-        return np.array(given, dtype=np.uint64)
+        try:
+            if not all(issubclass(kind, (int, np.integer)) for kind in set(map(type, given))):
+                raise TypeError
+            # With the dtype: NumPy would turn a list with numbers on both sides of 2^63 into floats.
+            return np.array(given, dtype=np.uint64)
+        except (TypeError, OverflowError):
+            raise InvalidArgument("contributions", type(part).__name__, allowed) from None
     if part.ndim != 1 or part.dtype.kind not in "iu" or (part.size and part.min() < 0):
         raise InvalidArgument("contributions", f"an array of {part.dtype} of shape {part.shape}", allowed)
     return part.astype(np.uint64)
