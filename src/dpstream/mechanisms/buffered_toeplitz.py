@@ -21,7 +21,7 @@ from functools import cached_property, lru_cache
 from typing import ClassVar, cast
 
 import numpy as np
-import scipy.special
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from dpstream.arguments import check_horizon, check_whole

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.fft
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value, sampled_steps

@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from dpstream.arguments import check_whole

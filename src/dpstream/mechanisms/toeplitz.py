@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import scipy.fft
-import scipy.linalg
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 __all__ = [
