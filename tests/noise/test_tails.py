@@ -1,6 +1,6 @@
 """The normals of the float lane have no largest value: small fractions take more bits of the keystream.
 
-A keystream with planted words takes every draw down the rare path, which one pair in 2^22 takes otherwise.
+A keystream with planted words takes every draw down the rare path, which one pair in 2^24 takes otherwise.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def test_known_answers(dtype):
     """Draws worked out from their bits: 32 or 64 in the word, then 64 more from each extension block."""
     bits = 8 * np.dtype(dtype).itemsize
     rng = np.random.default_rng(5)
-    firsts = [0, 1, 2, 5, 77, 1023]
+    firsts = [0, 1, 2, 5, 77, 255]
     more = {e: [int(w) for w in rng.integers(0, 2**64, 2, dtype=np.uint64)] for e in (1, 2, 3, 4)}
 
     def plant(_, words):
@@ -144,12 +144,12 @@ def test_the_law_from_the_switch_on(dtype):
             kept[tile] = words.copy()
         words[...] = kept[tile]
 
-    excess, _ = excesses(dtype, steady, 22, 1600)
+    excess, _ = excesses(dtype, steady, 24, 1600)
     assert excess.min() > -1e-5
     assert stats.kstest(excess, "expon").pvalue > 1e-6
 
 
-@pytest.mark.parametrize(("dtype", "cell"), [(np.float32, 2.0**-13), (np.float64, 2.0**-40)])
+@pytest.mark.parametrize(("dtype", "cell"), [(np.float32, 2.0**-11), (np.float64, 2.0**-40)])
 def test_no_step_at_the_switch(dtype, cell):
     """The last word that takes more bits and the first that does not: their radii are neighbours."""
     shift = 8 * np.dtype(dtype).itemsize - 32

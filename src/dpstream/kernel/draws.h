@@ -75,7 +75,7 @@ static size_t flag_laplace(const unsigned char *words, size_t n, int64_t *where)
 }
 
 /* The first words of a tile fill 128 bytes, of either width; their top 32 bits are every word of float32 tiles, every second of float64. */
-#define TAIL_LIMIT 1024u /* of the top 32 bits: one pair in 2^22 */
+#define TAIL_LIMIT 256u /* of the top 32 bits: one pair in 2^24 */
 
 /* Whether the first word of some pair is small. `stride` is 1 for float32 tiles, 2 for float64. */
 static CLONES int has_tails(const unsigned char *words, size_t tiles, size_t stride)
@@ -96,13 +96,16 @@ static CLONES int has_tails(const unsigned char *words, size_t tiles, size_t str
 static size_t flag_tails(const unsigned char *words, size_t tiles, size_t stride, int64_t *where)
 {
     size_t found = 0, half = 32 / stride;
-    for (size_t tile = 0; tile < tiles; tile++)
+    for (size_t tile = 0; tile < tiles; tile++) {
+        if (!has_tails(words + 256 * tile, 1, stride))
+            continue;
         for (size_t lane = 0; lane < 2 * half; lane++)
             if (word_f32(words + 256 * tile, lane % half * stride + stride - 1) < TAIL_LIMIT) {
                 if (where != NULL)
                     where[found] = (int64_t)(tile * 2 * half + lane);
                 found++;
             }
+    }
     return found;
 }
 

@@ -13,7 +13,7 @@ at block 16 · (n div tile).
 
 Tails. A word ends, and with it the radius of a normal made from one word: at 6.8 of 32 bits, at 9.5 of 64. Coordinates
 are many, and a sum beyond the largest possible noise would give a person away. So the few normals whose first word is
-almost 0 (`kernel.flag_tails_f32`: one pair in 2^22) are made from as many bits as they need, in ball arithmetic, from
+almost 0 (`kernel.flag_tails_f32`: one pair in 2^24) are made from as many bits as they need, in ball arithmetic, from
 the extension blocks of the keystream that the exact lane uses too: their law has no end.
 """
 
@@ -125,10 +125,10 @@ class Draws:
         first = self._number(step, low) // self.tile
         words = out[: -(-(high - low) // self.tile) * TILE_BYTES]
         self.keystream.fill(words, slot=slot, block=first * BLOCKS_PER_TILE)
-        if not self.exact and self._flag_tails(words):
+        if not self.exact and (tails := self._flag_tails(words)):
             draws = np.empty(words.size // self.dtype.itemsize, dtype=self.dtype)
             self._transform(words, draws)
-            self._mend(words, first, slot, draws)
+            self._make_again(np.frombuffer(tails, np.int64), first, slot, draws)
             return draws
         return words
 
@@ -175,15 +175,9 @@ class Draws:
         tile, lane = divmod(number, self.tile)
         return Address(slot, tile, lane, 8 * self.dtype.itemsize)
 
-    def _mend(self, words: NDArray[np.uint8], first: int, slot: int, draws: NDArray[Any]) -> None:
-        """Make the few draws that need it from more bits; `words` and `draws` begin with tile number `first`."""
-        if self.exact:  # what the kernel cannot vouch for
-            positions = kernel.flag_unsafe(words, self._kind).tolist()
-        elif found := self._flag_tails(words):
-            positions = np.frombuffer(found, np.int64).tolist()
-        else:
-            return
-        for i in positions:
+    def _make_again(self, positions: NDArray[np.int64], first: int, slot: int, draws: NDArray[Any]) -> None:
+        """Make these draws once more, from as many bits as they need; `draws` begins with tile number `first`."""
+        for i in positions.tolist():
             address = self._address(first * self.tile + i, slot)
             draws[i] = ideal_double(partial(ideal_draw, self.keystream, self.law, address))
 
@@ -195,7 +189,10 @@ class Draws:
         self.keystream.fill(words, slot=slot, block=first * BLOCKS_PER_TILE)
         flat = lend(f"draws of slot {slot}", (last - first) * self.tile, self.dtype)
         self._transform(words, flat)
-        self._mend(words, first, slot, flat)
+        if self.exact:  # what the kernel cannot vouch for
+            self._make_again(kernel.flag_unsafe(words, self._kind), first, slot, flat)
+        elif tails := self._flag_tails(words):
+            self._make_again(np.frombuffer(tails, np.int64), first, slot, flat)
         return flat[start - first * self.tile : stop - first * self.tile]
 
 

@@ -31,7 +31,7 @@ LAPLACE_LOWEST = 2**47
 
 
 # Of the top 32 bits of the first word of a pair: below it, `flag_tails_f32` and `flag_tails_f64` name both draws.
-TAIL_LIMIT = 1024
+TAIL_LIMIT = 256
 
 
 def _transform(tile: int) -> Any:
@@ -137,15 +137,15 @@ def flag_unsafe(words: Words, kind: Literal["normal", "laplace"], /) -> NDArray[
 def flag_tails_f32(words: Words, /) -> bytes:
     """Find the float32 normals that need more bits than their words have.
 
-    These are both normals of a pair whose first word is below `TAIL_LIMIT` (one pair in 2^22): the radius is above 5.5,
-    and 32 bits tell it to 10^-4 at best. Returns their positions, in order, as the bytes of int64 numbers, so that the
+    These are both normals of a pair whose first word is below `TAIL_LIMIT` (one pair in 2^24): the radius is above 5.7,
+    and 32 bits tell it to 3·10^-4. Returns their positions, in order, as the bytes of int64 numbers, so that the
     common answer, none, costs nothing.
     """
     return _flag_tails(words, TILE_F32)
 
 
 def flag_tails_f64(words: Words, /) -> bytes:
-    """`flag_tails_f32` for float64 normals, by the top 32 bits of the first word: below 2^42."""
+    """`flag_tails_f32` for float64 normals, by the top 32 bits of the first word: below 2^40."""
     return _flag_tails(words, TILE_F64)
 
 
