@@ -171,7 +171,8 @@ class Notes:
     def _promise(self) -> str:
         options = self._run.options
         if options.user is not None:
-            who = f"every user, of whom at most {number(options.max_contributions, 'row')} are counted"
+            are = "is" if options.max_contributions == 1 else "are"
+            who = f"every user, of whom at most {number(options.max_contributions, 'row')} {are} counted"
         else:
             who = "every single row (for people with several rows: --user and --max-contributions)"
         return f"Budget {budget_in_words(options.budget)} for all releases together protects {who}."

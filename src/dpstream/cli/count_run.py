@@ -44,6 +44,8 @@ __all__ = ["CountCommand"]
 
 #: A terminal shows this many of the last releases.
 SHOWN = 12
+#: With categories fewer steps are shown: about this many rows.
+SHOWN_ROWS = 120
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,8 @@ def _print_last(run: CountRun, kept: list[pl.DataFrame], console: Console) -> No
         return
     frame = pl.concat(kept[-2:])
     total = run.published
-    shown = frame.tail(SHOWN * max(len(run.options.measure.names), 1))
+    categories = max(len(run.options.measure.names), 1)
+    shown = frame.tail(categories * max(min(SHOWN, SHOWN_ROWS // categories), 1))
     steps = shown["step"].n_unique()
     title = f"The last {steps} of {total:,} releases" if steps < total else number(total, "release")
     print_rows(shown, title, console)

@@ -374,19 +374,14 @@ class CountRun:
         if isinstance(self.tally, TimeTally):
             assert self.tally.calendar is not None  # noqa: S101
             columns["start"] = self.tally.calendar.shown(first, len(values))
-        names = self.options.measure.names
         # By way of text: rounding to figures in floating point would give 6.846299999999999e-79.
         shown = pl.Series([float(f"{one:.5g}") for one in stddev.tolist()], dtype=pl.Float64)
         frame = pl.DataFrame(columns).with_columns(stddev=shown, off=pl.Series(off))
-        if not names:
-            frame = frame.with_columns(value=pl.Series(values))
-        else:
-            frame = pl.concat(
-                [
-                    frame.with_columns(category=pl.lit(name), value=pl.Series(values[:, i]), _order=pl.lit(i))
-                    for i, name in enumerate(names)
-                ]
-            ).sort("step", "_order")
+        names = self.options.measure.names
+        if names:
+            frame = frame[np.repeat(np.arange(len(values)), len(names))]
+            frame = frame.with_columns(category=pl.Series(names)[np.tile(np.arange(len(names)), len(values))])
+        frame = frame.with_columns(value=pl.Series(values.reshape(-1)))
         present = [name for name in ("step", "start", "category", "value", "stddev") if name in frame.columns]
         return frame.select(*present, low=pl.col("value") - pl.col("off"), high=pl.col("value") + pl.col("off"))
 
