@@ -35,9 +35,11 @@ def test_the_first_rows_of_each_are_kept():
             theirs = Counter()
             for row, step, was_kept in zip(rows, steps, kept, strict=True):
                 theirs[users[row], int(step)] += int(was_kept)
-            assert {(one.user, one.step): one.rows for one in found} == {key: n for key, n in theirs.items() if n}
-            for one in found:
-                remembered[one.user] += one.rows
+            assert {(user, step): n for user, step, n in found.iter_rows()} == {
+                key: n for key, n in theirs.items() if n
+            }
+            for user, _, n in found.iter_rows():
+                remembered[user] += n
         assert remembered == so_far
         assert max(so_far.values()) == times
 
@@ -49,7 +51,7 @@ def test_a_row_without_a_user_is_refused(nobody):
         people.kept(table(["ann", "bob", nobody]), np.zeros(2, dtype=np.int64), np.array([0, 2]))
     kept, found = people.kept(table(["ann", "bob", nobody]), np.zeros(1, dtype=np.int64), np.array([1]))
     assert kept.tolist() == [True]
-    assert found == []
+    assert found.is_empty()
 
 
 def test_numbers_are_users_too():

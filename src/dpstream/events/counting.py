@@ -328,22 +328,18 @@ class CountRun:
             count = min(PIECE, self.seen - first, self.tally.steps - first)
             counter.extend(self.tally.inputs(first, count), first)
 
-    def _contributions(self, count: int) -> dict[int, int] | None:
-        """Who is counted in the next steps, by fingerprint."""
-        people = self.tally.people
-        if people is None:
+    def _contributions(self, count: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]] | None:
+        """Who is counted in the next steps, by fingerprint, and how many of their rows."""
+        if self.tally.people is None:
             return None
         assert isinstance(self.counter, DurableCounter)  # noqa: S101
         if self._fingerprints is None:
             self._fingerprints = self.counter.contribution_limit()
         last = self.published + count
-        kept: dict[int, int] = {}
-        for found in self.tally.contributions:
-            if found.step < last:
-                person = self._fingerprints.fingerprint(found.user)
-                kept[person] = kept.get(person, 0) + found.rows
-        self.tally.contributions = [found for found in self.tally.contributions if found.step >= last]
-        return kept
+        now = self.tally.contributions.filter(pl.col("step") < last).group_by("user").agg(pl.col("rows").sum())
+        self.tally.contributions = self.tally.contributions.filter(pl.col("step") >= last)
+        people = [self._fingerprints.fingerprint(user) for user in now["user"]]
+        return np.array(people, dtype=np.uint64), now["rows"].cast(pl.Int64).to_numpy()
 
     def recorded(self) -> NDArray[np.int64]:
         """The releases of earlier runs."""

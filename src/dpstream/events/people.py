@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,16 +13,11 @@ from dpstream.events.tables import Table
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.person_id import WHITE_SPACE, person_id
 
-__all__ = ["Contribution", "People", "person_ids"]
+__all__ = ["CONTRIBUTIONS", "People", "person_ids"]
 
 
-@dataclass(frozen=True)
-class Contribution:
-    """So many rows of one user were counted in a step (the first is 0)."""
-
-    user: str
-    step: int
-    rows: int
+#: Whose rows were counted: how many of a user in a step (the first is 0).
+CONTRIBUTIONS = pl.Schema({"user": pl.String, "step": pl.Int64, "rows": pl.UInt32})
 
 
 class People:
@@ -51,8 +45,8 @@ class People:
 
     def kept(
         self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp]
-    ) -> tuple[NDArray[np.bool_], list[Contribution]]:
-        """Which of these rows of a table are kept, and who they are from; `steps` are theirs (the first is 0).
+    ) -> tuple[NDArray[np.bool_], pl.DataFrame]:
+        """Say which of these rows of a table are kept, and whose they are (`CONTRIBUTIONS`); `steps` are theirs.
 
         Raises
         ------
@@ -81,10 +75,9 @@ class People:
         )
         kept = (frame["nth"] < frame["allowed"]).to_numpy()
         if not self._remember:
-            return kept, []
-        counted = frame.filter(pl.col("nth") < pl.col("allowed")).group_by("user", "step").len()
-        found = [Contribution(user, step, count) for user, step, count in counted.iter_rows()]
-        return kept, found
+            return kept, CONTRIBUTIONS.to_frame()
+        counted = frame.filter(pl.col("nth") < pl.col("allowed"))
+        return kept, counted.group_by("user", "step").len("rows").cast(CONTRIBUTIONS)
 
 
 def person_ids(column: pl.Series, *, fold_case: bool = False) -> pl.Series:

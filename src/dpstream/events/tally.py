@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from dpstream.errors import HorizonExceeded, RowRefused, SourceDamaged
 from dpstream.events.calendar import Calendar
 from dpstream.events.measure import Measure
-from dpstream.events.people import Contribution, People
+from dpstream.events.people import CONTRIBUTIONS, People
 from dpstream.events.tables import Table
 from dpstream.events.timestamps import Timestamps
 
@@ -43,7 +42,7 @@ class Tally(ABC):
         self.people = people
         self.horizon = horizon
         self.rows = 0
-        self.contributions: list[Contribution] = []
+        self.contributions = CONTRIBUTIONS.to_frame()
 
     @property
     @abstractmethod
@@ -71,7 +70,7 @@ class Tally(ABC):
         if self.people is None or not rows.size:
             return None
         kept, found = self.people.kept(table, steps, rows)
-        self.contributions += found
+        self.contributions = self.contributions.vstack(found)
         return kept
 
 
@@ -299,7 +298,7 @@ class TimeTally(Tally):
             moved = self.calendar.back_to(earliest)
             self._sums = np.concatenate([np.zeros((moved, self._width), dtype=np.int64), self._sums])
             self._steps += moved
-            self.contributions = [replace(found, step=found.step + moved) for found in self.contributions]
+            self.contributions = self.contributions.with_columns(pl.col("step") + moved)
             self._limit()
 
     def _limit(self) -> None:
