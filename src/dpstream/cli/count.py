@@ -145,8 +145,8 @@ def count(
     neighbours: Annotated[
         str,
         typer.Option(
-            help="add-remove: whether a row is there is protected. replace: what it says, while it and its time are"
-            " known to be there.",
+            help="What is protected of a row: add-remove: whether it is there at all; replace: what it says, but not"
+            " its step; replace-anywhere: what it says and its step.",
             rich_help_panel=PEOPLE,
         ),
     ] = "add-remove",

@@ -148,15 +148,15 @@ class Notes:
     def _largest_error(self) -> int:
         """The largest error of any release, at the confidence asked for."""
         run = self._run
-        settled = run.settled
+        settings = run.settings
         steps = run.horizon or max(run.closed, 1)
-        bound = settled.distance
-        return largest_error(settled.mechanism, settled.budget, bound, steps, run.options.confidence)
+        bound = settings.distance
+        return largest_error(settings.mechanism, settings.budget, bound, steps, run.options.confidence)
 
     def _choice(self) -> str:
         run = self._run
-        settled = run.settled
-        name = type(settled.mechanism).__name__
+        settings = run.settings
+        name = type(settings.mechanism).__name__
         horizon = run.horizon
         if run.options.mechanism != "auto":
             return f"Mechanism: {name}, as asked."
@@ -164,8 +164,8 @@ class Notes:
             return f"Mechanism: {name}, the best known without a last step."
         if horizon > PLAN_STEPS:
             return f"Mechanism: {name}, the least error known over {horizon:,} steps."
-        found = plan(horizon, settled.budget, shape=settled.shape)
-        reason = found.reason if type(found.mechanism) is type(settled.mechanism) else f"{name}."
+        found = plan(horizon, settings.budget, shape=settings.shape)
+        reason = found.reason if type(found.mechanism) is type(settings.mechanism) else f"{name}."
         return f"Mechanism: {reason}"
 
     def _promise(self) -> str:

@@ -229,10 +229,11 @@ class CountRun:
             "mechanism": self._mechanism(horizon),
             "neighbours": options.neighbours,
         }
-        self._check_steps(StreamSettings.for_counter(horizon, options.budget, **settings))
         if options.store is None:
             self.counter = Counter(horizon, options.budget, **settings)
+            self._check_steps(self.counter.settings)
         else:
+            self._check_steps(StreamSettings.for_counter(horizon, options.budget, **settings))
             # Only now: what is refused leaves no store behind.
             self.store = self.store or Store(options.store)
             source = json.dumps(options.source(self._start), ensure_ascii=False)
@@ -289,17 +290,17 @@ class CountRun:
         if tally.steps > tally.horizon:
             raise HorizonExceeded(horizon=tally.horizon, step=tally.steps)
         if self.counter is not None:
-            self._check_steps(self.settled)
+            self._check_steps(self.settings)
         else:
             if isinstance(tally, TimeTally) and tally.calendar is not None and self._start is None:
                 self._start = tally.calendar.start.isoformat()
             self._open_counter()
         if isinstance(tally, RowTally) and self.seen and self.published == self.seen:
             self._recognise()
-        return self.settled
+        return self.settings
 
     @property
-    def settled(self) -> StreamSettings:
+    def settings(self) -> StreamSettings:
         """The settings of the counter."""
         assert self.counter is not None  # noqa: S101
         return self.counter.settings
@@ -365,7 +366,7 @@ class CountRun:
 
     def rows(self, first: int, values: NDArray[np.int64]) -> pl.DataFrame:
         """Releases from step `first` (from 0) on as a table, with their error bars."""
-        stddev, off = error_bars(self.settled, first + 1, len(values), self.options.confidence)
+        stddev, off = error_bars(self.settings, first + 1, len(values), self.options.confidence)
         columns: dict[str, Any] = {"step": np.arange(first + 1, first + len(values) + 1)}
         if isinstance(self.tally, TimeTally):
             assert self.tally.calendar is not None  # noqa: S101
@@ -384,7 +385,7 @@ class CountRun:
     def frames(self, closed: int) -> Iterator[pl.DataFrame]:
         """All releases as tables, those of earlier runs first; if there are none, one table without rows."""
         if not closed:
-            yield self.rows(0, np.zeros((0, *self.settled.shape), dtype=np.int64))
+            yield self.rows(0, np.zeros((0, *self.settings.shape), dtype=np.int64))
         if self.seen:
             earlier = self.recorded()
             if isinstance(self.tally, TimeTally) and self.tally.calendar is not None:
