@@ -190,3 +190,48 @@ def test_a_forked_child_is_refused():
     assert os.read(read, 100) == b"refused"
     os.close(read)
     assert limit.keep("ann")
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 60), st.integers(0, 6)), max_size=40, unique_by=lambda e: e[0]), max_size=5
+    ),
+)
+def test_taking_all_is_taking_each(times, batches):
+    one, other = (ContributionLimit(times, key=bytes(32)) for _ in range(2))
+    for batch in batches:
+        people, events = [person for person, _ in batch], [count for _, count in batch]
+        told = [one._taken(one.fingerprint(person), count) for person, count in batch]
+        assert other.take_all(other.fingerprints(people), events).tolist() == told
+        assert (one.people, one.dropped, one.people_over) == (other.people, other.dropped, other.people_over)
+    assert [one.take(person, 9) for person in range(61)] == [other.take(person, 9) for person in range(61)]
+
+
+def test_taking_all_refuses_and_changes_nothing():
+    limit = ContributionLimit(2, capacity=3)
+    limit.take_all([5, 6], [1, 1])
+    with pytest.raises(TooManyPeople):
+        limit.take_all([6, 7, 8], [1, 1, 1])
+    for wrong in (([5, 5], [1, 1]), ([5], [1, 1]), ([0], [1]), ([5], [-1])):
+        with pytest.raises(InvalidArgument):
+            limit.take_all(*wrong)
+    assert limit.take_all([5, 6, 7], [9, 9, 9]).tolist() == [1, 1, 2]
+
+
+def test_a_million_people_at_once():
+    """Linear: every person is met once, in tables that grow as they fill."""
+    limit = ContributionLimit(2, capacity=10**6)
+    people = np.random.default_rng(1).permutation(10**6).astype(np.uint64) + np.uint64(1)
+    for part in np.array_split(people, 7):
+        assert (limit.take_all(part, np.ones(len(part), dtype=np.int64)) == 1).all()
+    assert limit.people == 10**6
+    assert (limit.take_all(people[:1000], np.full(1000, 5)) == 1).all()
+    assert limit.people_over == 1000
+
+
+def test_fingerprints_are_those_of_each():
+    limit = ContributionLimit(2)
+    people = ["ann", b"bob", 7, "7.0", " ann "]
+    assert limit.fingerprints(people).tolist() == [limit.fingerprint(person) for person in people]
+    assert limit.fingerprints([]).tolist() == []

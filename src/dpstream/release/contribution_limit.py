@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections.abc import Iterable
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument, TooManyPeople
@@ -136,6 +137,28 @@ class ContributionLimit:
         """
         return self._taken(self.fingerprint(person), check_whole("events", events))
 
+    @in_turn
+    def take_all(self, fingerprints: ArrayLike, events: ArrayLike) -> NDArray[np.int64]:
+        """Return how many of the next events of each of these people may go into the stream: as `take` for each.
+
+        Vectorised: a million people take a fraction of a second. `fingerprints` gives them.
+
+        Raises
+        ------
+        InvalidArgument
+            If the two are not whole numbers of the same length, or a fingerprint is 0 or comes twice.
+        TooManyPeople
+            If there is no room for all of them; nothing changes.
+
+        >>> limit = ContributionLimit(times=3)
+        >>> limit.take_all(limit.fingerprints(["ann", "bob"]), [2, 5])
+        array([2, 3])
+        """
+        people, asked = _checked_pair(fingerprints, events)
+        if len(np.unique(people)) < len(people):
+            raise InvalidArgument("fingerprints", "one that comes twice", "each person once, with all of their events")
+        return self._take_all(people, asked)
+
     def restore(self, fingerprint: int, events: int) -> None:
         """Count events that were kept earlier, under the same key."""
         self._taken(fingerprint, events)
@@ -151,38 +174,30 @@ class ContributionLimit:
         TooManyPeople
             If there is no room for all of them; nothing changes.
         """
-        given, kept = np.asarray(fingerprints, dtype=np.uint64).ravel(), np.asarray(events, dtype=np.int64).ravel()
-        if given.shape != kept.shape or not given.all() or (kept < 0).any():
-            raise InvalidArgument(
-                "fingerprints, events", (given.shape, kept.shape), "as many of the one as of the other"
-            )
+        given, kept = _checked_pair(fingerprints, events)
         people, where = np.unique(given, return_inverse=True)
-        if self._people:  # the table is in use: look each one up
-            known = sum(self._fingerprints[_slot(self._fingerprints, int(f))] != 0 for f in people)
-            self._check_capacity(len(people) - known)
-            for fingerprint, count in zip(given.tolist(), kept.tolist(), strict=True):
-                self._take(fingerprint, count)
-            return
-        self._check_capacity(len(people))
         totals = np.zeros(len(people), dtype=np.int64)
         np.add.at(totals, where, kept)
-        slots = len(self._counts)
-        while 3 * (len(people) + 1) > 2 * slots:
-            slots *= 2
-        table, counts = self._table(slots)
-        filled = np.frombuffer(table, dtype=np.uint64)
+        self._take_all(people, totals)
+
+    def _take_all(self, people: NDArray[np.uint64], asked: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Count these events of different people, and return how many of them are kept."""
+        table = np.frombuffer(self._fingerprints, dtype=np.uint64)
+        newcomers = len(people) - int(_known(table, people).sum())
+        self._check_capacity(newcomers)
+        if 3 * (self._people + newcomers) > 2 * len(table):
+            self._grow(self._people + newcomers)
+            table = np.frombuffer(self._fingerprints, dtype=np.uint64)
+        places = _find_or_insert(table, people)
+        counts = np.frombuffer(self._counts, dtype=self._counts.typecode)
+        before = counts[places].astype(np.int64)
+        kept = np.minimum(asked, np.maximum(self._times - before, 0))
         # One more than allowed marks a person who had events dropped.
-        capped = np.minimum(totals, self._times + 1).astype(counts.typecode)
-        places, waiting = (people & np.uint64(slots - 1)).astype(np.int64), np.arange(len(people))
-        while waiting.size:
-            free = waiting[filled[places[waiting]] == 0]
-            filled[places[free]] = people[free]  # of those who want one slot the last one gets it
-            waiting = waiting[filled[places[waiting]] != people[waiting]]
-            places[waiting] = (places[waiting] + 1) & (slots - 1)
-        np.frombuffer(counts, dtype=counts.typecode)[places] = capped
-        dropped = np.maximum(totals - self._times, 0)
-        self._fingerprints, self._counts, self._people = table, counts, len(people)
-        self._dropped, self._over = self._dropped + int(dropped.sum()), self._over + int((dropped > 0).sum())
+        counts[places] = np.minimum(before + asked, self._times + 1)
+        self._people += newcomers
+        self._dropped += int((asked - kept).sum())
+        self._over += int(((asked > kept) & (before <= self._times)).sum())
+        return kept
 
     @in_turn
     def _taken(self, fingerprint: int, events: int) -> int:
@@ -209,7 +224,7 @@ class ContributionLimit:
         """Return the slot of somebody new."""
         self._check_capacity(1)
         if 3 * (self._people + 1) > 2 * len(self._counts):
-            self._grow()
+            self._grow(self._people + 1)
         slot = _slot(self._fingerprints, fingerprint)
         self._fingerprints[slot] = fingerprint
         self._people += 1
@@ -220,16 +235,70 @@ class ContributionLimit:
         named = person_id(person).encode("utf-8", "surrogatepass")
         return int.from_bytes(hashlib.blake2b(named, digest_size=8, key=self._key).digest(), "little") or 1
 
+    def fingerprints(self, people: Iterable[str | bytes | int]) -> NDArray[np.uint64]:
+        """Return the fingerprints of many people: as `fingerprint` for each, in less time."""
+        keyed = hashlib.blake2b(digest_size=8, key=self._key)
+        made = bytearray()
+        for person in people:
+            one = keyed.copy()  # half the time of keying it again
+            one.update(person_id(person).encode("utf-8", "surrogatepass"))
+            made += one.digest()
+        found = np.frombuffer(made, dtype="<u8").astype(np.uint64)
+        found[found == 0] = 1
+        return found
+
     def _table(self, slots: int) -> tuple[array[int], array[int]]:
         return array("Q", bytes(8 * slots)), array("B" if self._times < 255 else "H", [0]) * slots
 
-    def _grow(self) -> None:
-        fingerprints, counts = self._table(2 * len(self._counts))
-        for fingerprint, count in zip(self._fingerprints, self._counts, strict=True):
-            if fingerprint:
-                slot = _slot(fingerprints, fingerprint)
-                fingerprints[slot], counts[slot] = fingerprint, count
+    def _grow(self, people: int) -> None:
+        """Make the table large enough for so many people."""
+        slots = len(self._counts)
+        while 3 * people > 2 * slots:
+            slots *= 2
+        fingerprints, counts = self._table(slots)
+        old = np.frombuffer(self._fingerprints, dtype=np.uint64)
+        there = np.flatnonzero(old)
+        places = _find_or_insert(np.frombuffer(fingerprints, dtype=np.uint64), old[there])
+        kind = counts.typecode
+        np.frombuffer(counts, dtype=kind)[places] = np.frombuffer(self._counts, dtype=kind)[there]
         self._fingerprints, self._counts = fingerprints, counts
+
+
+def _checked_pair(fingerprints: ArrayLike, events: ArrayLike) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    people, counts = np.asarray(fingerprints, dtype=np.uint64).ravel(), np.asarray(events, dtype=np.int64).ravel()
+    if people.shape != counts.shape or not people.all() or (counts < 0).any():
+        raise InvalidArgument(
+            "fingerprints, events", (people.shape, counts.shape), "as many of the one as of the other"
+        )
+    return people, counts
+
+
+def _known(table: NDArray[np.uint64], people: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Return which of these fingerprints are in the table."""
+    known = np.zeros(len(people), dtype=bool)
+    places, waiting = _homes(table, people), np.arange(len(people))
+    while waiting.size:
+        found = table[places[waiting]]
+        known[waiting[found == people[waiting]]] = True
+        waiting = waiting[(found != people[waiting]) & (found != 0)]
+        places[waiting] = (places[waiting] + 1) & (len(table) - 1)
+    return known
+
+
+def _find_or_insert(table: NDArray[np.uint64], people: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the slots of these different fingerprints, which are put into the table unless they are there."""
+    places, waiting = _homes(table, people), np.arange(len(people))
+    while waiting.size:
+        free = waiting[table[places[waiting]] == 0]
+        table[places[free]] = people[free]  # of those who want one slot the last one gets it
+        waiting = waiting[table[places[waiting]] != people[waiting]]
+        places[waiting] = (places[waiting] + 1) & (len(table) - 1)
+    return places
+
+
+def _homes(table: NDArray[np.uint64], people: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the slots where the search for these fingerprints begins."""
+    return (people & np.uint64(len(table) - 1)).astype(np.int64)
 
 
 def _slot(fingerprints: array[int], fingerprint: int) -> int:
