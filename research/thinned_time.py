@@ -22,7 +22,7 @@ import numpy as np
 from scipy.interpolate import BSpline
 from scipy.optimize import minimize
 
-from dpstream.mechanisms.buffered_toeplitz import zolotarev
+from dpstream.mechanisms.exponentials import zolotarev
 
 
 def time_grid(horizon: int, *, mirrored: bool, single: int = 32, per_octave: int = 24) -> np.ndarray:

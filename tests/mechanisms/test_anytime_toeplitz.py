@@ -9,8 +9,8 @@ from flint import arb, ctx
 from dpstream import Participation
 from dpstream.errors import HorizonExceeded, InvalidArgument, NoiseLawError
 from dpstream.mechanisms import AnytimeToeplitz
-from dpstream.mechanisms.anytime_toeplitz import Levels, _level, _levels_to, _sum_from_one, _sum_from_zero
-from dpstream.mechanisms.buffered_toeplitz import zolotarev
+from dpstream.mechanisms.exponentials import zolotarev
+from dpstream.mechanisms.scaled_by_levels import Levels, _sum_from_one, _sum_from_zero, level_of, levels_to
 from dpstream.mechanisms.scaled_toeplitz import column_norms, row_norms
 
 
@@ -56,7 +56,7 @@ def test_price_against_every_step():
 def test_levels_against_dense_inverse(horizon, tilt):
     """The column bound holds wherever the largest column is: `tilt` moves it to the start or into wide levels."""
     left, right = zolotarev(min(8 / horizon, 1.0), 4)
-    starts, widths = _levels_to(horizon)
+    starts, widths = levels_to(horizon)
     middle = starts + 0.5 * (widths - 1)
     levels = Levels(horizon, left, right, middle**tilt * np.exp(0.3 * np.sin(np.log(middle))), middle**-0.4)
     L, R = levels.factors(horizon)
@@ -94,10 +94,10 @@ def test_price_against_longer_doubles(exponent):
 def test_levels_are_the_eleven_leading_bits():
     t = np.arange(1, 2**13)
     leading = [int(bin(s)[2:13], 2) << max(s.bit_length() - 11, 0) for s in t.tolist()]
-    starts, widths = _levels_to(2**13 - 1)
-    assert starts[_level(t)].tolist() == leading
-    assert (t < starts[_level(t)] + widths[_level(t)]).all()
-    assert _levels_to(2**50)[1][-1] == 1  # the limit itself opens an octave
+    starts, widths = levels_to(2**13 - 1)
+    assert starts[level_of(t)].tolist() == leading
+    assert (t < starts[level_of(t)] + widths[level_of(t)]).all()
+    assert levels_to(2**50)[1][-1] == 1  # the limit itself opens an octave
 
 
 def test_limits():

@@ -9,7 +9,7 @@ import pytest
 from dpstream import Participation
 from dpstream.errors import HorizonExceeded, InvalidArgument, NoiseLawError
 from dpstream.mechanisms import BalancedToeplitz, BufferedToeplitz, Optimal
-from dpstream.mechanisms.buffered_toeplitz import zolotarev
+from dpstream.mechanisms.exponentials import zolotarev
 from dpstream.mechanisms.scaled_toeplitz import ColumnProducts, column_norms, row_norms
 
 

@@ -11,7 +11,8 @@ import pytest
 from flint import arb
 
 from dpstream.errors import HorizonExceeded, InvalidArgument, NoiseLawError
-from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz, Exponentials
+from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz
+from dpstream.mechanisms.exponentials import Exponentials
 from dpstream.mechanisms.square_root import SquareRoot
 from dpstream.mechanisms.toeplitz import column_weights, series_product
 from tests.mechanisms.test_square_root import inverse_in_long_double

@@ -1,6 +1,6 @@
 """Balanced Toeplitz mechanism: within 1 % of the least possible error, with a handful of vectors of memory.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `bound`, all releases together, adaptive
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
 inputs.
 Error: max V is 8.81 at T = 1023 (optimum 8.77), 14.7 at 2^14 and 26.6 at 2^20; all releases but the first few
 have nearly the same variance.
@@ -24,11 +24,17 @@ from numpy.typing import NDArray
 from dpstream.arguments import check_horizon, check_whole
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import NoiseLaw, check_noise_law
-from dpstream.mechanisms.buffered_toeplitz import MOST_BUFFERS, Exponentials, zolotarev
+from dpstream.mechanisms.exponentials import MOST_BUFFERS, Exponentials, zolotarev
 from dpstream.mechanisms.fitted_table import read_table
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
-from dpstream.mechanisms.scaled_toeplitz import ColumnProducts, column_norms, row_norms, to_float32_precision
-from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, lower_toeplitz
+from dpstream.mechanisms.scaled_toeplitz import (
+    ColumnProducts,
+    column_norms,
+    row_norms,
+    scaled_factors,
+    to_float32_precision,
+)
+from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN
 from dpstream.mechanisms.toeplitz_participation import lag_bound
 from dpstream.participation import Participation
 
@@ -65,14 +71,6 @@ class BalancedToeplitz(RecurrenceMechanism):
 
     Notes
     -----
-    Guarantee.
-
-    * Notion: ρ-zCDP with Gaussian noise, for all releases together.
-    * Neighbours: streams that differ in one step by at most `bound` (ℓ2), or as `Participation` says.
-    * Horizon: `horizon` releases; a further one is refused.
-    * Adaptivity: inputs may depend on earlier releases.
-    * Key: secret, uniform, and used for this stream only.
-
     The sensitivity to one person in several steps is an upper bound: scalar products of columns of R,
     bounded by distance.
 
@@ -180,12 +178,7 @@ class BalancedToeplitz(RecurrenceMechanism):
     def _factors(self, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         left, right = self._sides
         p, q = (scale[:steps] for scale in self._scales)
-        lags = np.arange(steps, dtype=np.float64)
-        r = right.at(lags)
-        inverse = lower_toeplitz(np.append(1.0, np.diff(r))) / p
-        # Column j of R adds up the columns k ≥ j of L⁻¹.
-        R = np.cumsum(inverse[:, ::-1], axis=1)[:, ::-1] / q[:, None]
-        return p[:, None] * lower_toeplitz(left.at(lags)) * q, np.tril(R)
+        return scaled_factors(left, right, p, q)
 
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         single = SENSITIVITY_MARGIN * self._largest_column**0.5

@@ -83,6 +83,17 @@ class Mechanism(ABC):
     Sub-classes are frozen dataclasses whose fields are their constructor's arguments, resolved: two mechanisms are
     equal exactly if they describe the same noise, and ``repr`` is a constructor call that says everything.
 
+    Guarantee
+    ---------
+    Releases A x + L z, with independent draws z of scale ``sensitivity(participation) · per_person / μ`` (Gaussian,
+    μ² = 2ρ) or ``/ ε`` (Laplace), keep this for every mechanism:
+
+    * Notion: ρ-zCDP with Gaussian noise, pure ε-DP with Laplace noise, for all releases together.
+    * Neighbours: streams that differ in the steps of one person as `Participation` says, in each by at most
+      `per_person` (ℓ2; ℓ1 for Laplace noise).
+    * Horizon: `horizon` releases, a further one is refused; without a horizon a stream without end.
+    * Adaptivity: inputs may depend on earlier releases.
+
     Attributes
     ----------
     horizon
@@ -223,7 +234,7 @@ class Mechanism(ABC):
         return self._factors(n)
 
     def sensitivity(self, participation: Participation | None = None) -> float:
-        """How far one person can move what the noise protects, per unit of `bound`.
+        """How far one person can move what the noise protects, per unit of `per_person`.
 
         ℓ2 for Gaussian noise, ℓ1 for Laplace, rounded up. `sensitivity_is_exact` tells whether it is attained or a
         safe upper bound.
@@ -249,7 +260,8 @@ class Mechanism(ABC):
     def variance(self, t: int | None = None) -> float | NDArray[np.float64]:
         """Normalised variance V_t = sensitivity² · ‖L_t‖² of release t, or of all releases as an array.
 
-        The true variance is ``V_t · bound² / (2ρ)`` for Gaussian and ``2 · V_t · bound² / ε²`` for Laplace noise.
+        The true variance is ``V_t · per_person² / (2ρ)`` for Gaussian and ``2 · V_t · per_person² / ε²`` for Laplace
+        noise.
         """
         squared = self.sensitivity() ** 2
         if t is None:

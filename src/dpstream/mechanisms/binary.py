@@ -1,7 +1,7 @@
 """Binary mechanism: the classical tree of partial sums.
 
 Guarantee: rho-zCDP (Gaussian) or pure epsilon-DP (Laplace) for streams that differ in one element by at most
-`bound`, all releases together, adaptive inputs.
+`per_person`, all releases together, adaptive inputs.
 Error: V_t = h · popcount(t), h = bit_length(horizon) (Laplace: h² · popcount(t)).   Cost: one draw a step, h
 vectors.
 Dwork, Naor, Pitassi, Rothblum 2010; Chan, Shi, Song 2011, Algorithm 2; with the exact variance of Andersson
@@ -37,17 +37,6 @@ class Binary(OneNodeTree):
         The number of releases.
     noise
         "gaussian" or "laplace".
-
-    Notes
-    -----
-    Guarantee.
-
-    * Notion: ρ-zCDP with Gaussian noise, pure ε-DP with Laplace noise, for all releases together.
-    * Neighbours: streams that differ in one step by at most `bound` (ℓ2; ℓ1 for Laplace), or as
-      `Participation` says.
-    * Horizon: `horizon` releases; a further one is refused.
-    * Adaptivity: inputs may depend on earlier releases.
-    * Key: secret, uniform, and used for this stream only.
 
     Examples
     --------

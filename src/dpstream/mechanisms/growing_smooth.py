@@ -1,7 +1,7 @@
 """Growing smooth tree: no horizon, and a sensitivity that never grows.
 
 Guarantee: rho-zCDP (Gaussian) or pure epsilon-DP (Laplace) for streams that differ in one element by at most
-`bound`, all releases together, adaptive inputs; for as many releases as you like.
+`per_person`, all releases together, adaptive inputs; for as many releases as you like.
 Error: V is at most zeros · (i + b_i) in epoch i, Laplace zeros² · (i + b_i), which holds
 C(zeros - 1 + b_i, b_i) steps.
 Cost: one draw a step, i + b_i vectors.
@@ -59,17 +59,6 @@ class GrowingSmooth(OneNodeTree):
         noise: the best over horizons from 2^10 to 2^30, relative to a smooth tree that knows the horizon.
     noise
         "gaussian" or "laplace".
-
-    Notes
-    -----
-    Guarantee.
-
-    * Notion: ρ-zCDP with Gaussian noise, pure ε-DP with Laplace noise, for all releases together.
-    * Neighbours: streams that differ in one step by at most `bound` (ℓ2; ℓ1 for Laplace), or as
-      `Participation` says.
-    * Horizon: none; the guarantee covers every release there will ever be.
-    * Adaptivity: inputs may depend on earlier releases.
-    * Key: secret, uniform, and used for this stream only.
 
     Examples
     --------

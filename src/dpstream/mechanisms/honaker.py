@@ -1,6 +1,6 @@
 """Honaker's tree, estimation from below: each node's estimate is refined by what its children said.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `bound`, all releases together, adaptive
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
 inputs.
 Error: V_t = Δ² · Σ c_l over the set bits l of t, c_l = 2^l / (2^(l+1) - 1), Δ² about 0.86 ·
 bit_length(horizon).
@@ -44,16 +44,6 @@ class Honaker(StackMechanism):
         The number of releases.
     noise
         "gaussian".
-
-    Notes
-    -----
-    Guarantee.
-
-    * Notion: ρ-zCDP (Gaussian noise only: the coefficients are real numbers), for all releases together.
-    * Neighbours: streams that differ in one step by at most `bound` (ℓ2), or as `Participation` says.
-    * Horizon: `horizon` releases; a further one is refused.
-    * Adaptivity: inputs may depend on earlier releases.
-    * Key: secret, uniform, and used for this stream only.
 
     Examples
     --------

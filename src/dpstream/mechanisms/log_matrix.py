@@ -1,6 +1,6 @@
 """Log-matrix mechanism: no horizon, an error that grows like log³, memory that grows with the stream.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `bound`, all releases together, adaptive
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
 inputs.
 Error: V = 16.4, 32.0, 49.5 at 2^10, 2^16, 2^20 steps.
 Cost: one draw a step, amortised O(log² t) time, 2t vectors of memory.
@@ -49,16 +49,6 @@ class LogMatrix(ConvolutionMechanism):
         The power of P, from -4 to -0.6: nearer to -1/2 favours ever longer streams.
     delta
         The power of Q, from 0 to 6.
-
-    Notes
-    -----
-    Guarantee.
-
-    * Notion: ρ-zCDP with Gaussian noise, for all releases together.
-    * Neighbours: streams that differ in one step by at most `bound` (ℓ2), or as `Participation` says.
-    * Horizon: none; the guarantee covers a stream without end.
-    * Adaptivity: inputs may depend on earlier releases.
-    * Key: secret, uniform, and used for this stream only.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Optimal mechanism: the least possible max V, with a certificate.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `bound`, all releases together, adaptive
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
 inputs.
 Error: V = γ₂(A)² to within `tolerance`, nearly the same at every step.
 Cost: about 20 eigenproblems of size T to build (0.2 s at T = 250, 4 s at 1,023, minutes at 4,096), then
@@ -58,16 +58,6 @@ class Optimal(DenseMechanism):
         horizon²; it happens at first use, once for equal mechanisms.
     tolerance
         The largest relative gap between the two bounds on the least max V, from 1e-9 to 0.1.
-
-    Notes
-    -----
-    Guarantee.
-
-    * Notion: ρ-zCDP with Gaussian noise, for all releases together.
-    * Neighbours: streams that differ in one step by at most `bound` (ℓ2), or as `Participation` says.
-    * Horizon: `horizon` releases; a further one is refused.
-    * Adaptivity: inputs may depend on earlier releases.
-    * Key: secret, uniform, and used for this stream only.
 
     Examples
     --------

@@ -24,9 +24,10 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.buffered_toeplitz import Exponentials
+from dpstream.mechanisms.exponentials import Exponentials
+from dpstream.mechanisms.toeplitz import lower_toeplitz
 
-__all__ = ["ColumnProducts", "column_norms", "row_norms", "to_float32_precision"]
+__all__ = ["ColumnProducts", "column_norms", "row_norms", "scaled_factors", "to_float32_precision"]
 
 #: Long enough to hide the cost of a call, short enough for the cache.
 BLOCK = 2**14
@@ -57,6 +58,17 @@ def column_norms(right: Exponentials, p: NDArray[np.float64], q: NDArray[np.floa
             alone += shared_a
         norms[block] = alone
     return norms
+
+
+def scaled_factors(
+    left: Exponentials, right: Exponentials, p: NDArray[np.float64], q: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return dense L = diag(p) · F · diag(q) and R = L⁻¹A, from the coefficients of F and of F⁻¹A."""
+    lags = np.arange(p.size, dtype=np.float64)
+    inverse = lower_toeplitz(np.append(1.0, np.diff(right.at(lags)))) / p
+    # Column j of R adds up the columns k ≥ j of L⁻¹.
+    R = np.cumsum(inverse[:, ::-1], axis=1)[:, ::-1] / q[:, None]
+    return p[:, None] * lower_toeplitz(left.at(lags)) * q, np.tril(R)
 
 
 def to_float32_precision(scales: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """Signed digits: a k-ary tree whose releases both add and subtract nodes.
 
 Guarantee: pure epsilon-DP (Laplace) or rho-zCDP (Gaussian) for streams that differ in one element by at most
-`bound`, all releases together, adaptive inputs.
+`per_person`, all releases together, adaptive inputs.
 Error: V_t = h² · Σ|digits of t| (Gaussian: h · Σ|digits of t|) for an odd base k, digits from -(k-1)/2 to
 (k-1)/2 and h levels: a lower mean than the smooth tree under Laplace noise, and a higher maximum.
 Cost: one draw a step or fewer on average for wide bases, 1 + (h - 1)(k - 1)/2 at worst; h (k - 1)/2 vectors.
@@ -44,17 +44,6 @@ class SignedDigits(StackMechanism):
     base
         An odd number of at least 3. Left out, the one with the least maximal variance at this horizon and
         noise law.
-
-    Notes
-    -----
-    Guarantee.
-
-    * Notion: pure ε-DP with Laplace noise, ρ-zCDP with Gaussian noise, for all releases together.
-    * Neighbours: streams that differ in one step by at most `bound` (ℓ1; ℓ2 for Gaussian), or as
-      `Participation` says.
-    * Horizon: `horizon` releases; a further one is refused.
-    * Adaptivity: inputs may depend on earlier releases.
-    * Key: secret, uniform, and used for this stream only.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Smooth binary mechanism: every release carries the same noise law.
 
 Guarantee: rho-zCDP (Gaussian) or pure epsilon-DP (Laplace) for streams that differ in one element by at most
-`bound`, all releases together, adaptive inputs.
+`per_person`, all releases together, adaptive inputs.
 Error: V = zeros · ones at every step for the sensitivity of the nodes (Laplace: zeros² · ones), a quarter to a half
 less if the releases are; without padding the first is the maximum.   Cost: at most two draws a step (Laplace
 with padding: two on average, or nearly), at most `ones` vectors.
@@ -68,17 +68,6 @@ class SmoothBinary(OneNodeTree):
         that the horizon could do without add nodes over everything, which no release reads: the sensitivity of the
         nodes includes them (that of `paper` too, as published: at T = 2^20 one of its 12), that of the
         releases does not.
-
-    Notes
-    -----
-    Guarantee.
-
-    * Notion: ρ-zCDP with Gaussian noise, pure ε-DP with Laplace noise, for all releases together.
-    * Neighbours: streams that differ in one step by at most `bound` (ℓ2; ℓ1 for Laplace), or as
-      `Participation` says.
-    * Horizon: `horizon` releases; a further one is refused.
-    * Adaptivity: inputs may depend on earlier releases.
-    * Key: secret, uniform, and used for this stream only.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Square-root mechanism: the lowest error of all Toeplitz factorisations, with all draws in memory.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `bound`, all releases together, adaptive
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
 inputs.
 Error: V = S_T · S_t with S_t = Σ_{k<t} f_k², about (1 + ln(T)/π)²; 7 to 12 % less when normalized.
 Cost: one draw a step, amortised O(log² T) time, 2T vectors of memory.
@@ -39,16 +39,6 @@ class SquareRoot(ConvolutionMechanism):
         The number of releases, at most 2^28: all draws are kept.
     normalized
         Scale draw t by q_t so that every column of R has norm 1: less variance, same cost.
-
-    Notes
-    -----
-    Guarantee.
-
-    * Notion: ρ-zCDP with Gaussian noise, for all releases together.
-    * Neighbours: streams that differ in one step by at most `bound` (ℓ2), or as `Participation` says.
-    * Horizon: `horizon` releases; a further one is refused.
-    * Adaptivity: inputs may depend on earlier releases.
-    * Key: secret, uniform, and used for this stream only.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Doubling reduction: any mechanism with a horizon, without one.
 
 Guarantee: that of the inner mechanism, for a stream without end: rho-zCDP (or pure ε-DP with Laplace noise)
-for streams that differ in one element by at most `bound`, all releases together, adaptive inputs.
+for streams that differ in one element by at most `per_person`, all releases together, adaptive inputs.
 Error: at step t of epoch j, with share f of the budget: j/(1-f) + V_inner/f (Gaussian), j/(1-f)² + V_inner/f²
 (Laplace).
 Cost: that of the inner mechanism, one vector more, and one draw more whenever the step is a power of two.
@@ -60,17 +60,6 @@ class Unbounded(Mechanism):
         The class of the mechanism inside an epoch, called as ``inner(horizon)``; `SmoothBinary` if left out.
     noise
         "gaussian" or "laplace"; the inner mechanism must have it.
-
-    Notes
-    -----
-    Guarantee.
-
-    * Notion: ρ-zCDP with Gaussian noise, pure ε-DP with Laplace noise, for all releases together.
-    * Neighbours: streams that differ in one step by at most `bound` (ℓ2; ℓ1 for Laplace), or as
-      `Participation` says.
-    * Horizon: none; the guarantee covers a stream without end.
-    * Adaptivity: inputs may depend on earlier releases.
-    * Key: secret, uniform, and used for this stream only.
 
     Examples
     --------

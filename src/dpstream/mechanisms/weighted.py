@@ -1,6 +1,6 @@
 """Weighted tree: a balanced binary tree with a noise scale of its own at every node.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `bound`, all releases together, adaptive
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
 inputs.
 Error: max V = v(horizon + 1), 123.2 at 2^20, from a recursion on sizes.   Cost: one draw a step, log2 of the
 horizon vectors.
@@ -46,16 +46,6 @@ class WeightedTree(OneNodeTree):
         The number of releases.
     noise
         "gaussian".
-
-    Notes
-    -----
-    Guarantee.
-
-    * Notion: ρ-zCDP (Gaussian noise only: the scales are real numbers), for all releases together.
-    * Neighbours: streams that differ in one step by at most `bound` (ℓ2), or as `Participation` says.
-    * Horizon: `horizon` releases; a further one is refused.
-    * Adaptivity: inputs may depend on earlier releases.
-    * Key: secret, uniform, and used for this stream only.
 
     Examples
     --------
