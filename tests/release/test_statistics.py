@@ -150,7 +150,7 @@ def test_separate_counters(budget):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_running_sums(dtype):
     total = dp.RunningSum(
-        12, dp.zcdp(0.05), STREAMS, dtype=dtype, mechanism=BufferedToeplitz(12), key=fixed_key("float")
+        12, dp.zcdp(0.05), shape=STREAMS, dtype=dtype, mechanism=BufferedToeplitz(12), key=fixed_key("float")
     )
     x = np.zeros(STREAMS, dtype=dtype)
     x[3] = 1

@@ -171,6 +171,7 @@ class StreamSettings:
         """Return the same settings with a name, keeping what was computed."""
         if not check_text("name", name):
             return self
+        _ = self._nameless_digest
         named = replace(self, name=name)
         computed = {key: value for key, value in vars(self).items() if key not in ("name", "_digest")}
         vars(named).update(computed)
@@ -328,7 +329,14 @@ class StreamSettings:
 
     @cached_property
     def _digest(self) -> bytes:
-        return configuration_digest("release", self.as_json())
+        """What keys are derived from: all settings, the name by itself, since thousands of streams share the others."""
+        return configuration_digest("release", {"settings": self._nameless_digest.hex(), "name": self.name})
+
+    @cached_property
+    def _nameless_digest(self) -> bytes:
+        settings = self.as_json()
+        del settings["name"]
+        return configuration_digest("settings", settings)
 
     # -- inputs -------------------------------------------------------------------------------------------------------
 
