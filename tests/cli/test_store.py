@@ -14,6 +14,7 @@ import dpstream as dp
 from dpstream.cli.app import CommandGroup
 from dpstream.cli.store import store_app
 from dpstream.mechanisms import SmoothBinary
+from tests.cli.test_count import count
 from tests.store.conftest import everything, path  # noqa: F401
 from tests.store.test_verification import add_one, change_releases
 
@@ -302,3 +303,23 @@ with dp.Store({str(path)!r}) as store:
         writer.communicate("go\n")
     assert writer.returncode == 0
     assert "  2" in invoke("list", path).output
+
+
+def test_show_promises_what_count_promised(path):  # noqa: F811
+    """People who come on several days are protected by `count --user`, and `show` must not say that they are not."""
+    log = path.parent / "log.csv"
+    log.write_text("when,who\n2026-01-01,ann\n2026-01-02,ann\n")
+    counted = count(
+        log, "--time", "when", "--from", "2026-01-01", "--through", "2026-01-02", "--unbounded", "--rho", 1, "--user",
+        "who", "--max-contributions", 3, "--store", path,
+    )  # fmt: skip
+    assert "protects every user, of whom at most 3 rows are counted" in " ".join(counted.stderr.split())
+    said = " ".join(invoke("show", path, "count").output.split())
+    assert "To whom: everyone, because at most 3 rows are counted of each person, in whatever steps" in said
+    assert "rows of one person at most 3, in whatever steps" in said
+    assert "more steps" not in said
+    assert "one step" not in said
+    # Without a last step there is no number that looks like one.
+    assert "remaining without end" in said
+    assert "no end" in invoke("list", path).output
+    assert "1,073,741" not in said

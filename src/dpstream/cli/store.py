@@ -89,7 +89,12 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
         typer.echo(json.dumps(made, ensure_ascii=False))
         return
     settings = row.settings
-    participation = settings.pop("participation")
+    participation, rows_per_person = settings.pop("participation"), settings.pop("rows_per_person", None)
+    one_person = (
+        {"steps of one person": f"at most {participation['times']}, at least {participation['separation']} apart"}
+        if rows_per_person is None
+        else {"rows of one person": f"at most {rows_per_person:,}, in whatever steps"}
+    )
     facts: dict[str, Any] = {
         "kind": "counter" if settings.pop("lane") == "exact" else "running sum",
         "steps": f"{row.t:,}",
@@ -99,8 +104,9 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
         "retired": "yes" if row.retired else "no",
         "times opened": f"{row.generation:,}",
         **settings,
+        "mechanism": repr(settled.mechanism),
         "budget": budget_in_words(settled.budget),
-        "steps of one person": f"at most {participation['times']}, at least {participation['separation']} apart",
+        **one_person,
     }
     facts = {key: "none" if value is None else value for key, value in facts.items()}
     table = narrow_table(("", ""), words=("",))

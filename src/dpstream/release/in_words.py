@@ -28,7 +28,8 @@ def describe(settings: StreamSettings, stddev: float, t: int, *, rows_per_person
         f" ({length}), also when later inputs depend on earlier releases. To whom:"
         f" {_protected(settings, rows_per_person)}. {_who_ensures_it(settings, rows_per_person)}"
         " Against whom: anyone who sees every release and knows this program, its settings and all other data, but"
-        " not the key. Not promised: anything to a person who is in more steps or adds more to one; anything"
+        " not the key. Not promised:"
+        f"{'' if rows_per_person else ' anything to a person who is in more steps or adds more to one;'} anything"
         " against those who see the inputs, the key, or this process at work; secrecy of what is true of a whole"
         " population; and other publications about the same people, which spend budgets of their own."
         + ("" if settings.lane == "exact" else " The promise is that of real-valued noise; see docs/releases.md.")
