@@ -144,15 +144,15 @@ def many() -> Iterator[Row]:
 
     (seconds,) = measure.alternate(build, repeats=(1,), rounds=3)
     yield at_most("10^4 Counters, built", "two seconds", seconds, 2.0, "s", 1)
-    setup = "import dpstream as dp\nc = dp.Counter({}, dp.zcdp(0.5))\nc.add()"
+    setup = "import dpstream as dp\nc = dp.Counter({}, dp.zcdp(0.5))\nc.add(1)"
     held = measure.peak_bytes(
         setup.format(1000),
-        "cs = [dp.Counter(1000, dp.zcdp(0.5), name=str(i)) for i in range(10**4)]\nfor c in cs: c.add()",
+        "cs = [dp.Counter(1000, dp.zcdp(0.5), name=str(i)) for i in range(10**4)]\nfor c in cs: c.add(1)",
     )
     yield at_most("10^4 Counters, each after one release", "eight kB", held / count / 1e3, 8.0, "kB", 1)
     long_lived = measure.peak_bytes(
         setup.format(10**9),
-        "cs = [dp.Counter(10**9, dp.zcdp(0.5)) for _ in range(200)]\nfor c in cs:\n  for _ in range(3000): c.add()",
+        "cs = [dp.Counter(10**9, dp.zcdp(0.5)) for _ in range(200)]\nfor c in cs:\n  for _ in range(3000): c.add(1)",
     )
     yield at_most("Counter, T = 10^9, after 3,000 releases", "32 kB", long_lived / 200 / 1e3, 32.0, "kB", 1)
 
