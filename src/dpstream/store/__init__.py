@@ -2,7 +2,7 @@
 
 from dpstream.store.composition import Spent
 from dpstream.store.durable_streams import DurableCounter, DurableSum
-from dpstream.store.store import Store, StreamInfo
-from dpstream.store.tables import Release
+from dpstream.store.store import Store
+from dpstream.store.tables import Release, StreamInfo
 
 __all__ = ["DurableCounter", "DurableSum", "Release", "Spent", "Store", "StreamInfo"]

@@ -109,6 +109,11 @@ class DurableStream(Generic[L]):
     # -- looking ------------------------------------------------------------------------------------------------------
 
     @property
+    def is_open(self) -> bool:
+        """Whether this object may write the stream: until `close`."""
+        return self._open
+
+    @property
     def name(self) -> str:
         """The stream's name."""
         return self._lease.row.name

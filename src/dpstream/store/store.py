@@ -11,13 +11,13 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Self, TypeVar, overload
 
 from numpy.typing import DTypeLike
 
 from dpstream.arguments import check_whole
-from dpstream.budget import Budget, check_budget
+from dpstream.budget import Budget
 from dpstream.errors import (
     BudgetLimitExceeded,
     InvalidArgument,
@@ -30,7 +30,7 @@ from dpstream.release.error_bars import release_stddev
 from dpstream.release.in_words import describe
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import Neighbours, StreamSettings
-from dpstream.store.composition import Spent, budget_as_json, budget_from_json, compose
+from dpstream.store.composition import Spent, budget_from_json, compose
 from dpstream.store.durable_stream import DurableStream
 from dpstream.store.durable_streams import DurableCounter, DurableSum
 from dpstream.store.files import check_path
@@ -43,12 +43,17 @@ from dpstream.store.settings import check_name, check_rows_per_person, check_set
 from dpstream.store.store_files import open_store_files
 from dpstream.store.tables import (
     Release,
+    StreamInfo,
     StreamRow,
+    as_frame,
     create_stream,
     find_stream,
+    limit_as_json,
     read_all_streams,
     read_batches,
+    read_limit,
     read_stream,
+    stream_info,
 )
 from dpstream.store.verification import Report, Verified, verify
 from dpstream.store.witness import Record
@@ -56,46 +61,6 @@ from dpstream.store.witness import Record
 __all__ = ["Store", "StreamInfo"]
 
 W = TypeVar("W", bound=DurableStream[Any])
-
-
-@dataclass(frozen=True)
-class StreamInfo:
-    """A stream as `Store.streams` lists it.
-
-    Attributes
-    ----------
-    name, kind, t, horizon, budget, retired
-        What it is called and is, how many releases were made and can be made, what they promise together, whether it
-        was ended.
-    position
-        The position of the last step, if the caller gives positions.
-    source
-        What the caller said is counted.
-    rows_per_person
-        To whom it is promised: everyone, because the store counts at most so many rows of a person, in whatever steps.
-        None: those who are in no more than `participation` says and add no more than `per_person` to a step; whoever
-        adds up a step's total ensures that.
-    people
-        How many people there is room for, if rows are limited.
-    per_person, participation
-        What one person adds to one step at most, and in how many steps.
-    opened
-        How often it was opened for writing.
-    """
-
-    name: str
-    kind: Literal["counter", "running sum"]
-    t: int
-    horizon: int | None
-    budget: Budget
-    position: int | None
-    retired: bool
-    source: str
-    rows_per_person: int | None
-    people: int | None
-    per_person: float
-    participation: Participation
-    opened: int
 
 
 class Store:
@@ -143,7 +108,7 @@ class Store:
         adopt: bool = False,
     ) -> None:
         self.path = check_path(path)
-        wanted = _limit_as_json(limit)
+        wanted = limit_as_json(limit)
         self._files = open_store_files(self.path, master_key, limit=wanted, adopt=adopt)
         if limit is not None and (kept := self.limit) != limit:
             self._files.close()
@@ -179,7 +144,7 @@ class Store:
     def limit(self) -> Budget | None:
         """The budget that all streams of the store together may not exceed; None if there is no limit."""
         with self._files.turn():
-            return self._limit()
+            return read_limit(self._files.database, self._files.seals)
 
     def set_limit(self, limit: Budget | None) -> None:
         """Change the limit that is kept in the file, for all who use the store; None takes it away.
@@ -189,24 +154,14 @@ class Store:
         InvalidArgument
             If the streams that are there exceed it already; nothing changes.
         """
-        files, wanted = self._files, _limit_as_json(limit)
+        files, wanted = self._files, limit_as_json(limit)
         with files.turn(), files.database.atomic() as connection:
-            self._limit()  # one that is damaged is not written over
+            read_limit(self._files.database, self._files.seals)  # one that is damaged is not written over
             spent = self._spent()
             if limit is not None and not spent.within(limit):
                 raise InvalidArgument("limit", limit, f"at least what is promised already: {spent}")
             sealed = files.seals.seal_text("limit", wanted)
             connection.execute("UPDATE about SET value = ? WHERE name = 'limit'", (sealed,))
-
-    def _limit(self) -> Budget | None:
-        files = self._files
-        found = files.database.rows("SELECT value FROM about WHERE name = 'limit'")
-        sealed = found[0][0] if found else None
-        kept = files.seals.open_text("limit", sealed) if isinstance(sealed, bytes) else None
-        if kept is None:
-            raise files.database.damaged("the store's limit is not as it was written")
-        limit = json.loads(kept)
-        return None if limit is None else budget_from_json(limit, str(self.path))
 
     # -- streams ------------------------------------------------------------------------------------------------------
 
@@ -374,7 +329,9 @@ class Store:
     def streams(self) -> list[StreamInfo]:
         """Return every stream, oldest first."""
         with self._files.turn():
-            return [self._info(row) for row in read_all_streams(self._files.database, self._files.seals)]
+            return [
+                stream_info(row, str(self.path)) for row in read_all_streams(self._files.database, self._files.seals)
+            ]
 
     def settings(self, name: str) -> StreamSettings:
         """Return the settings of a stream: everything that decides its noise.
@@ -398,24 +355,6 @@ class Store:
         row = self._row(name)
         settings, t = settings_from_row(row, str(self.path)), max(row.t, 1)
         return describe(settings, release_stddev(settings, t), t, rows_per_person=row.settings["rows_per_person"])
-
-    def _info(self, row: StreamRow) -> StreamInfo:
-        settings = row.settings
-        return StreamInfo(
-            row.name,
-            "counter" if settings["lane"] == "exact" else "running sum",
-            row.t,
-            settings["horizon"],
-            budget_from_json(settings["budget"], str(self.path)),
-            None if row.first_position is None or row.t == 0 else row.first_position + row.t - 1,
-            bool(row.retired),
-            settings["source"],
-            settings["rows_per_person"],
-            row.people,
-            settings["per_person"],
-            Participation(**settings["participation"]),
-            row.generation,
-        )
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -443,7 +382,7 @@ class Store:
         ]
         if not frame:
             return rows
-        return _polars(rows, single_counts=row.settings["lane"] == "exact" and not row.settings["shape"])
+        return as_frame(rows, single_counts=row.settings["lane"] == "exact" and not row.settings["shape"])
 
     def spent(self) -> Spent:
         """Return the budgets of all streams of this file, composed; retired ones too."""
@@ -451,7 +390,9 @@ class Store:
             return self._spent()
 
     def _spent(self) -> Spent:
-        return compose(self._info(row).budget for row in read_all_streams(self._files.database, self._files.seals))
+        return compose(
+            stream_info(row, str(self.path)).budget for row in read_all_streams(self._files.database, self._files.seals)
+        )
 
     def check_seals(self) -> None:
         """Read everything and compare it with its seals: finds what was changed by anyone who does not have the key.
@@ -505,35 +446,17 @@ class Store:
     def _check_not_ours(self, name: str) -> None:
         """Locks keep other objects out, but not two writers of one."""
         writer = self._writers.get(name)
-        if writer is not None and writer._open:
+        if writer is not None and writer.is_open:
             process = this_process()
             raise StoreBusy(name=name, pid=process.pid, started=process.started)
 
     def _check_limit(self, name: str, settings: dict[str, Any]) -> None:
-        limit = self._limit()
+        limit = read_limit(self._files.database, self._files.seals)
         if limit is None:
             return
         asked = budget_from_json(settings["budget"], str(self.path))
-        present = [self._info(row).budget for row in read_all_streams(self._files.database, self._files.seals)]
+        present = [
+            stream_info(row, str(self.path)).budget for row in read_all_streams(self._files.database, self._files.seals)
+        ]
         if not compose([*present, asked]).within(limit):
             raise BudgetLimitExceeded(name=name, limit=limit, spent=compose(present), asked=asked)
-
-
-def _limit_as_json(limit: Budget | None) -> str:
-    return json.dumps(None if limit is None else budget_as_json(check_budget(limit)), sort_keys=True)
-
-
-def _polars(rows: list[Release], *, single_counts: bool) -> Any:
-    import polars  # here, because it takes long to load
-
-    kinds = {"step": polars.Int64, "position": polars.Int64}
-    if single_counts:
-        kinds["value"] = polars.Int64
-    return polars.DataFrame(
-        {
-            "step": [row.step for row in rows],
-            "position": [row.position for row in rows],
-            "value": [row.value for row in rows],
-        },
-        schema_overrides=kinds,  # also where there are no rows to tell
-    )

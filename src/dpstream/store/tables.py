@@ -12,32 +12,59 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream.budget import Budget, check_budget
 from dpstream.errors import StateError, StreamUnknown
 from dpstream.noise.stream import NoiseStream
+from dpstream.participation import Participation
 from dpstream.release.settings import StreamSettings
+from dpstream.store.composition import budget_as_json, budget_from_json
 from dpstream.store.database import Database
 from dpstream.store.sealing import INPUT_BYTES, Seals, StoreSeals
 
 __all__ = [
     "Batch",
     "Release",
+    "StreamInfo",
     "StreamRow",
+    "as_frame",
     "create_stream",
     "find_stream",
+    "limit_as_json",
     "noise_after",
     "read_all_streams",
     "read_batches",
+    "read_limit",
     "read_stream",
     "save_noise_state",
+    "stream_info",
 ]
 
 #: Noise that is made again and thrown away is made in pieces of so many values.
 DISCARDED_VALUES = 1 << 14
+
+
+# -- limit ------------------------------------------------------------------------------------------------------------
+
+
+def limit_as_json(limit: Budget | None) -> str:
+    """Return a store's limit as it is sealed in the table `about`."""
+    return json.dumps(None if limit is None else budget_as_json(check_budget(limit)), sort_keys=True)
+
+
+def read_limit(database: Database, seals: StoreSeals) -> Budget | None:
+    """Return the store's limit; None if it has none."""
+    found = database.rows("SELECT value FROM about WHERE name = 'limit'")
+    sealed = found[0][0] if found else None
+    kept = seals.open_text("limit", sealed) if isinstance(sealed, bytes) else None
+    if kept is None:
+        raise database.damaged("the store's limit is not as it was written")
+    limit = json.loads(kept)
+    return None if limit is None else budget_from_json(limit, str(database.path))
 
 
 # -- streams ----------------------------------------------------------------------------------------------------------
@@ -144,6 +171,66 @@ def create_stream(
     return StreamRow(added.lastrowid, name, tag, configuration, seal, 0, 0, None, 0, people, sealed, None, None)
 
 
+@dataclass(frozen=True)
+class StreamInfo:
+    """A stream as `Store.streams` lists it.
+
+    Attributes
+    ----------
+    name, kind, t, horizon, budget, retired
+        What it is called and is, how many releases were made and can be made, what they promise together, whether it
+        was ended.
+    position
+        The position of the last step, if the caller gives positions.
+    source
+        What the caller said is counted.
+    rows_per_person
+        To whom it is promised: everyone, because the store counts at most so many rows of a person, in whatever steps.
+        None: those who are in no more than `participation` says and add no more than `per_person` to a step; whoever
+        adds up a step's total ensures that.
+    people
+        How many people there is room for, if rows are limited.
+    per_person, participation
+        What one person adds to one step at most, and in how many steps.
+    opened
+        How often it was opened for writing.
+    """
+
+    name: str
+    kind: Literal["counter", "running sum"]
+    t: int
+    horizon: int | None
+    budget: Budget
+    position: int | None
+    retired: bool
+    source: str
+    rows_per_person: int | None
+    people: int | None
+    per_person: float
+    participation: Participation
+    opened: int
+
+
+def stream_info(row: StreamRow, path: str) -> StreamInfo:
+    """Return what `Store.streams` lists of a stream in the database at `path`."""
+    settings = row.settings
+    return StreamInfo(
+        row.name,
+        "counter" if settings["lane"] == "exact" else "running sum",
+        row.t,
+        settings["horizon"],
+        budget_from_json(settings["budget"], path),
+        None if row.first_position is None or row.t == 0 else row.first_position + row.t - 1,
+        bool(row.retired),
+        settings["source"],
+        settings["rows_per_person"],
+        row.people,
+        settings["per_person"],
+        Participation(**settings["participation"]),
+        row.generation,
+    )
+
+
 # -- releases ---------------------------------------------------------------------------------------------------------
 
 
@@ -198,6 +285,23 @@ def read_batches(database: Database, row: StreamRow, seals: Seals, first: int, l
             step = start + count
             if step > last:
                 return
+
+
+def as_frame(rows: list[Release], *, single_counts: bool) -> Any:
+    """Return releases as a Polars data frame."""
+    import polars  # here, because it takes long to load
+
+    kinds = {"step": polars.Int64, "position": polars.Int64}
+    if single_counts:
+        kinds["value"] = polars.Int64
+    return polars.DataFrame(
+        {
+            "step": [row.step for row in rows],
+            "position": [row.position for row in rows],
+            "value": [row.value for row in rows],
+        },
+        schema_overrides=kinds,  # also where there are no rows to tell
+    )
 
 
 # -- noise ------------------------------------------------------------------------------------------------------------
