@@ -10,7 +10,10 @@ import numpy as np
 
 from dpstream.mechanisms import (
     BalancedToeplitz,
+    Banded,
+    BandedInverse,
     BufferedToeplitz,
+    FittedToeplitz,
     FromCoefficients,
     FromMatrix,
     SignedDigits,
@@ -20,6 +23,10 @@ from dpstream.mechanisms import (
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.catalogue import ENTRIES
+
+#: A pair that turns by 0.3 a step, and two real roots.
+PAIR_POLES = (0.85 + 0.3j, 0.85 - 0.3j, 0.7, 0.4)
+PAIR_ZEROS = (0.9 + 0.35j, 0.9 - 0.35j, 0.55, 0.2)
 
 Maker = Callable[[int], Mechanism]
 
@@ -47,6 +54,13 @@ BOUNDED: dict[str, Maker] = _from_the_catalogue(endless=False) | {
     "SignedDigits-laplace-7": lambda T: SignedDigits(T, base=7),
     "BufferedToeplitz-plain": lambda T: BufferedToeplitz(T, normalized=False),
     "BufferedToeplitz-3": lambda T: BufferedToeplitz(T, buffers=3),
+    "FittedToeplitz-normalized": lambda T: FittedToeplitz(T, (0.95, 0.6), (0.8, 0.25)),
+    "FittedToeplitz-pair": lambda T: FittedToeplitz(T, PAIR_POLES, PAIR_ZEROS),
+    "FittedToeplitz-pair-plain": lambda T: FittedToeplitz(T, PAIR_POLES, PAIR_ZEROS, normalized=False),
+    "FittedToeplitz-signs": lambda T: FittedToeplitz(T, (0.9, -0.7), (0.3, 0.6)),
+    "Banded-signs": lambda T: Banded(T, (1.0, 0.5, 0.375, -0.2)),
+    "Banded-plain": lambda T: Banded(T, (1.0, 0.5, 0.375), normalized=False),
+    "BandedInverse-signs": lambda T: BandedInverse(T, (1.0, 0.6, -0.2)),
 }
 #: Made of numbers that the caller brings.
 FROM_NUMBERS: dict[str, Maker] = {

@@ -20,6 +20,8 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · GradientMismatch, GradientNotFinite, ParametersChanged, BatchUnexpected, ExampleTooSoon
       · KeyInUse, KeyOfAnotherRun, StepsMissing, StepsReleased
     · MissingExtra
+
+    FitNotConverged is a warning: the result can be used, and says so.
 """
 
 from __future__ import annotations
@@ -676,6 +678,10 @@ class RowRefused(SourceError):
     column: str
     given: object
     allowed: str
+
+
+class FitNotConverged(UserWarning):
+    """A fitted mechanism may not be the best of its kind. It is as private as any other; only its error is larger."""
 
 
 __all__ = sorted(

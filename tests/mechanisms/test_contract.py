@@ -86,6 +86,23 @@ def check_algebra(mechanism: Mechanism, steps: int) -> None:
         np.testing.assert_allclose(mechanism.variance(), variance, rtol=1e-8)
 
 
+def check_windows(mechanism: Mechanism, steps: int) -> None:
+    """`variance(t, since=s)` and the largest and mean variance of windows, against differences of rows of L."""
+    L, _ = mechanism.factors(steps)
+    squared = mechanism.sensitivity() ** 2
+    for window in {1, min(2, steps), steps // 3 + 1, steps}:
+        rows = L.copy()
+        if window < steps:
+            rows[window:] -= L[:-window]
+        norms = (rows**2).sum(axis=1)
+        assert mechanism.max_variance(steps, window=window) == pytest.approx(squared * norms.max(), rel=1e-8)
+        assert mechanism.mean_variance(steps, window=window) == pytest.approx(squared * norms.mean(), rel=1e-8)
+        if window < steps:
+            difference = L[-1] - L[-1 - window]
+            found = mechanism.variance(steps, since=steps - window)
+            assert found == pytest.approx(squared * difference @ difference, rel=1e-8)
+
+
 def check_stream(mechanism: Mechanism, steps: int) -> None:
     L, _ = mechanism.factors(steps)
     operator = materialise(mechanism, steps)
@@ -100,6 +117,26 @@ def test_algebra(name, steps):
 @pytest.mark.parametrize(("name", "steps"), cases())
 def test_stream_has_the_covariance_of_the_factors(name, steps):
     check_stream(mechanism_of(name, steps), steps)
+
+
+@pytest.mark.parametrize(("name", "steps"), cases())
+def test_windows_have_the_variance_of_differences(name, steps):
+    check_windows(mechanism_of(name, steps), steps)
+
+
+@pytest.mark.parametrize("participation", [None, Participation(3, 4)])
+@pytest.mark.parametrize("name", BOUNDED)
+def test_variances_under_participation(name, participation):
+    mechanism = mechanism_of(name, 33)
+    owed = (mechanism.sensitivity(participation) / mechanism.sensitivity()) ** 2
+    for plain, asked in (
+        (mechanism.variance(7), mechanism.variance(7, participation=participation)),
+        (mechanism.variance(7, since=3), mechanism.variance(7, since=3, participation=participation)),
+        (mechanism.variance().sum(), mechanism.variance(participation=participation).sum()),
+        (mechanism.max_variance(), mechanism.max_variance(participation=participation)),
+        (mechanism.mean_variance(window=5), mechanism.mean_variance(window=5, participation=participation)),
+    ):
+        assert asked == pytest.approx(owed * plain, rel=1e-9)
 
 
 @settings(max_examples=150, deadline=None)
@@ -191,6 +228,22 @@ def test_bad_horizon(name, horizon):
 def test_bad_step(name, t):
     with pytest.raises(InvalidArgument, match="t must be a whole number of at least 1"):
         BOUNDED[name](9).variance(t)
+
+
+@pytest.mark.parametrize(
+    ("since", "t", "problem"),
+    [(5, 5, "since must be less than t, 5"), (-1, 5, "since must be a whole"), (2, None, "since must be 0 unless t")],
+)
+def test_bad_since(since, t, problem):
+    with pytest.raises(InvalidArgument, match=problem):
+        Binary(9).variance(t, since=since)
+
+
+@pytest.mark.parametrize("window", [0, -1, 2.5, True, "3", 10])
+def test_bad_window(window):
+    for ask in (Binary(9).max_variance, Binary(9).mean_variance):
+        with pytest.raises(InvalidArgument, match="window must be"):
+            ask(window=window)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ __all__ = [
     "State",
     "Value",
     "check_noise_law",
+    "check_window_steps",
     "sampled_steps",
 ]
 
@@ -52,11 +53,16 @@ DENSE_LIMIT = 4096
 #: Arrays with one entry a step are refused above this many.
 ARRAY_LIMIT = 2**28
 
+#: Variances of windows that are computed step by step stop here.
+WINDOW_STEPS = 2**22
+
 #: A computed sensitivity is rounded up by this much, so that floating-point error in it never costs privacy.
 SAFETY = 1.0 + 1e-12
 
 #: How far the identity of a mechanism without a last release looks.
 SAMPLED_LIMIT = 2**16
+
+RealArray = NDArray[np.float64]
 
 #: What a stream's noise is made of: a NumPy array, but also a float, a fraction or a ball of Arb. A pure step may use
 #: nothing but + and - between two of them and * with a Python float, so that one step serves them all.
@@ -216,6 +222,27 @@ class Mechanism(ABC):
         """Whether this mechanism may stream when no last release is known."""
         return self.horizon is None
 
+    def squared_window_norm(self, t: int, s: int) -> float:
+        """‖L_t - L_s‖² for 0 ≤ s < t. This looks at dense factors; kinds of mechanisms know faster ways."""
+        L = self.factors(t)[0]
+        difference = L[t - 1] - L[s - 1] if s else L[t - 1]
+        return float(difference @ difference)
+
+    def squared_window_norms(self, window: int, steps: int) -> NDArray[np.float64]:
+        """‖L_t - L_{t-window}‖² for t = 1..steps, and ‖L_t‖² where t ≤ window; see `squared_window_norm`."""
+        rows = self.factors(steps)[0]
+        rows[window:] -= rows[: max(steps - window, 0)].copy()
+        norms: NDArray[np.float64] = (rows**2).sum(axis=1)
+        return norms
+
+    def max_squared_window_norm(self, window: int, steps: int) -> float:
+        """The largest of `squared_window_norms`."""
+        return float(self.squared_window_norms(window, steps).max())
+
+    def mean_squared_window_norm(self, window: int, steps: int) -> float:
+        """The mean of `squared_window_norms`."""
+        return float(self.squared_window_norms(window, steps).mean())
+
     # -- what follows from it -----------------------------------------------------------------------------------
 
     def factors(self, steps: int | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -254,33 +281,70 @@ class Mechanism(ABC):
         return value * SAFETY, exact
 
     @overload
-    def variance(self) -> NDArray[np.float64]: ...
+    def variance(self, t: None = None, *, since: int = 0, participation: Participation | None = None) -> RealArray: ...
     @overload
-    def variance(self, t: int) -> float: ...
-    def variance(self, t: int | None = None) -> float | NDArray[np.float64]:
+    def variance(self, t: int, *, since: int = 0, participation: Participation | None = None) -> float: ...
+    def variance(
+        self, t: int | None = None, *, since: int = 0, participation: Participation | None = None
+    ) -> float | RealArray:
         """Normalised variance V_t = sensitivity² · ‖L_t‖² of release t, or of all releases as an array.
 
         The true variance is ``V_t · per_person² / (2ρ)`` for Gaussian and ``2 · V_t · per_person² / ε²`` for Laplace
         noise.
+
+        Parameters
+        ----------
+        t
+            The release; None for all of them.
+        since
+            An earlier release s: V is then that of the sum of the steps s + 1 .. t, release t minus release s. Two
+            releases share noise, so that this is not the sum of their variances.
+        participation
+            How often one person may appear; None for one step.
         """
-        squared = self.sensitivity() ** 2
+        squared = self.sensitivity(participation) ** 2
         if t is None:
+            if since != 0:
+                raise InvalidArgument("since", since, "0 unless t is given; for windows of one length see max_variance")
             steps = self._steps(None, "max_variance")
             if steps > ARRAY_LIMIT:
                 raise InvalidArgument("t", None, f"given above {ARRAY_LIMIT} steps: {steps} variances fit no memory")
             return squared * self.squared_row_norms(steps)
         t = check_whole("t", t)
+        since = check_whole("since", since, least=0)
         if self.horizon is not None and t > self.horizon:
             raise HorizonExceeded(horizon=self.horizon, step=t)
-        return squared * self.squared_row_norm(t)
+        if since >= t:
+            raise InvalidArgument("since", since, f"less than t, {t}")
+        return squared * (self.squared_window_norm(t, since) if since else self.squared_row_norm(t))
 
-    def max_variance(self, steps: int | None = None) -> float:
-        """The largest V_t over the first `steps` releases (default: all)."""
-        return self.sensitivity() ** 2 * self.max_squared_row_norm(self._steps(steps, "max_variance"))
+    def max_variance(
+        self, steps: int | None = None, *, window: int | None = None, participation: Participation | None = None
+    ) -> float:
+        """The largest V_t over the first `steps` releases (default: all).
 
-    def mean_variance(self, steps: int | None = None) -> float:
-        """The mean of V_t over the first `steps` releases (default: all)."""
-        return self.sensitivity() ** 2 * self.mean_squared_row_norm(self._steps(steps, "mean_variance"))
+        With a window w, V_t is that of the sum of the last w steps up to t, release t minus release t - w (of all steps
+        up to t while there are no more than w).
+        """
+        n, squared = self._steps(steps, "max_variance"), self.sensitivity(participation) ** 2
+        if window is not None and self._checked_window(window) < n:
+            return squared * self.max_squared_window_norm(window, n)
+        return squared * self.max_squared_row_norm(n)
+
+    def mean_variance(
+        self, steps: int | None = None, *, window: int | None = None, participation: Participation | None = None
+    ) -> float:
+        """The mean of V_t over the first `steps` releases (default: all); for a window see `max_variance`."""
+        n, squared = self._steps(steps, "mean_variance"), self.sensitivity(participation) ** 2
+        if window is not None and self._checked_window(window) < n:
+            return squared * self.mean_squared_window_norm(window, n)
+        return squared * self.mean_squared_row_norm(n)
+
+    def _checked_window(self, window: int) -> int:
+        window = check_whole("window", window)
+        if self.horizon is not None and window > self.horizon:
+            raise InvalidArgument("window", window, f"at most the horizon, {self.horizon}")
+        return window
 
     def _steps(self, steps: int | None, method: str) -> int:
         """`steps`, checked; the horizon if it was left out."""
@@ -311,6 +375,12 @@ def sampled_steps(horizon: int | None) -> list[tuple[int, int]]:
     runs = [(1, min(last, 64))]
     runs += [(2**k - 1, 3) for k in range(6, last.bit_length()) if 2**k + 1 <= last]
     return [*runs, (last - 3, 4)] if last > 64 else runs
+
+
+def check_window_steps(steps: int) -> None:
+    """Refuse to look at windows of more steps than are looked at one by one."""
+    if steps > WINDOW_STEPS:
+        raise InvalidArgument("t", steps, f"at most {WINDOW_STEPS} for the variance of a window of this mechanism")
 
 
 def check_noise_law(mechanism: str, noise: object, allowed: tuple[NoiseLaw, ...] = ("gaussian", "laplace")) -> NoiseLaw:

@@ -15,13 +15,17 @@ from typing import Any
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.anytime_toeplitz import AnytimeToeplitz
 from dpstream.mechanisms.balanced_toeplitz import BalancedToeplitz
+from dpstream.mechanisms.banded import Banded
+from dpstream.mechanisms.banded_inverse import BandedInverse
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.binary import Binary
 from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz
+from dpstream.mechanisms.fitted_toeplitz import FittedToeplitz
 from dpstream.mechanisms.from_coefficients import FromCoefficients
 from dpstream.mechanisms.from_matrix import FromMatrix
 from dpstream.mechanisms.growing_smooth import GrowingSmooth
 from dpstream.mechanisms.honaker import Honaker
+from dpstream.mechanisms.independent import Independent
 from dpstream.mechanisms.log_matrix import LogMatrix
 from dpstream.mechanisms.optimal import Optimal
 from dpstream.mechanisms.signed_digits import SignedDigits
@@ -149,6 +153,37 @@ ENTRIES: tuple[Entry, ...] = (
         "rows and columns balanced",
         Look(_BLACK, (0, (8, 1)), "d"),
     ),
+    Entry(
+        "FittedToeplitz",
+        lambda T, _: FittedToeplitz.fit(T),
+        "fitted to the horizon",
+        Look(_GREEN, (0, (8, 1)), "p"),
+        planned=False,
+    ),
+    Entry(
+        "Banded",
+        lambda T, _: Banded.fit(T),
+        "64 bands",
+        Look(_SKY, "--", "h"),
+        planned=False,
+        most_steps=2**22,
+    ),
+    Entry(
+        "BandedInverse",
+        lambda T, _: BandedInverse.fit(T),
+        "8 bands, no state",
+        Look(_SKY, ":", "8"),
+        planned=False,
+        most_steps=2**22,
+    ),
+    Entry(
+        "Independent",
+        lambda T, noise: Independent(T, noise=noise),
+        "each step alone",
+        Look(_GREY, "--", "x"),
+        BOTH,
+        planned=False,
+    ),
     Entry("Optimal", lambda T, _: Optimal(T), "Denisov et al., certified", Look(_GREY, "-", "+"), slow=True),
     Entry(
         "Unbounded",
@@ -184,10 +219,14 @@ CLASSES: dict[str, type[Mechanism]] = {
     for kind in (
         AnytimeToeplitz,
         BalancedToeplitz,
+        Banded,
+        BandedInverse,
         Binary,
         BufferedToeplitz,
+        FittedToeplitz,
         GrowingSmooth,
         Honaker,
+        Independent,
         LogMatrix,
         Optimal,
         SignedDigits,

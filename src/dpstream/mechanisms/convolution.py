@@ -16,7 +16,8 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value, sampled_steps
+from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value, check_window_steps, sampled_steps
+from dpstream.mechanisms.toeplitz import series_product
 
 __all__ = ["ConvolutionMechanism", "ConvolutionState", "carry_forward", "carry_size"]
 
@@ -96,6 +97,25 @@ class ConvolutionMechanism(Mechanism):
         for j in range(2, t + 1):
             noise = noise + (draw(j, 0) * scale[j - 1]) * coefficients[t - j]
         return noise
+
+    def squared_window_norm(self, t: int, s: int) -> float:
+        check_window_steps(t)
+        f = self.coefficients(t)[::-1]
+        row = f * self.input_scale(1, t)
+        if s:
+            row[:s] -= f[t - s :] * self.input_scale(1, s)
+        return float(row @ row)
+
+    def squared_window_norms(self, window: int, steps: int) -> NDArray[np.float64]:
+        """Return ‖L_t‖² + ‖L_s‖² - 2 L_t·L_s, s = t - window, where L_t·L_s = Σ_j q_j² f_{s-j} f_{s-j+window}."""
+        check_window_steps(steps)
+        norms = self.squared_row_norms(steps).copy()
+        earlier = steps - window
+        if earlier <= 0:
+            return norms
+        f = self.coefficients(steps)
+        shared = series_product(f[:earlier] * f[window:], self.input_scale(1, earlier) ** 2, earlier)
+        return np.append(norms[:window], norms[window:] + norms[:earlier] - 2.0 * shared)
 
     def start(self) -> ConvolutionState:
         return ConvolutionState(0, (), ())

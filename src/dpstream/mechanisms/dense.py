@@ -105,3 +105,15 @@ class DenseMechanism(Mechanism):
     def squared_row_norms(self, steps: int) -> NDArray[np.float64]:
         norms: NDArray[np.float64] = (self.left[:steps] ** 2).sum(axis=1)
         return norms
+
+    def squared_window_norm(self, t: int, s: int) -> float:
+        row = self.left[t - 1, :t].copy()
+        if s:
+            row[:s] -= self.left[s - 1, :s]
+        return float(row @ row)
+
+    def squared_window_norms(self, window: int, steps: int) -> NDArray[np.float64]:
+        rows = self.left[:steps].copy()
+        rows[window:] -= self.left[: max(steps - window, 0)]
+        norms: NDArray[np.float64] = (rows**2).sum(axis=1)
+        return norms

@@ -11,10 +11,11 @@ from abc import abstractmethod
 from collections.abc import Iterable
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from dpstream.arguments import check_whole
-from dpstream.mechanisms.base import DrawsPerStep, NoiseLaw
+from dpstream.mechanisms.base import DrawsPerStep, NoiseLaw, check_window_steps
 from dpstream.mechanisms.stack import Moves, StackMechanism
 from dpstream.participation import Participation
 
@@ -49,6 +50,24 @@ class OneNodeTree(StackMechanism):
         if pops.size and pops.max() > 255:
             return None
         return Moves(pops.astype(np.uint8), self._push_weights(first, count), self._padding_weights(first, count))
+
+    def squared_window_norms(self, window: int, steps: int) -> NDArray[np.float64]:
+        """Return how many nodes are in one of two releases and not in the other, if all have the weight 1.
+
+        Release t shares with release s = t - window the nodes that no step in between has popped: as many as the lowest
+        the stack has been, before the push of each step.
+        """
+        check_window_steps(steps)
+        if not (self._push_weights(1, steps) == 1.0).all():
+            return super().squared_window_norms(window, steps)
+        norms = self.squared_row_norms(steps).copy()
+        earlier = steps - window
+        if earlier <= 0:
+            return norms
+        depths = self._depths(1, steps)
+        # Position t of `lowest` looks at the steps s + 1 .. t.
+        lowest = scipy.ndimage.minimum_filter1d(depths - 1, window, origin=(window - 1) // 2)[window:]
+        return np.append(norms[:window], norms[window:] + norms[:earlier] - 2.0 * lowest)
 
     def _factors(self, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         rows: list[list[tuple[int, float]]] = []  # of L: (column, weight)

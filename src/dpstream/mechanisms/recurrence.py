@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value, sampled_steps
+from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value, check_window_steps, sampled_steps
 
 __all__ = ["RecurrenceMechanism", "RecurrenceState"]
 
@@ -52,6 +53,45 @@ class RecurrenceMechanism(Mechanism):
     def _row_norm_bound(self, steps: int) -> float:
         """At least the largest ‖L_t‖² over t = 1..steps, cheaply: what a proof needs, not what a variance is."""
         return self.max_squared_row_norm(steps)
+
+    def squared_window_norm(self, t: int, s: int) -> float:
+        check_window_steps(t)
+        entering, leaving = self.input_scale(1, t), self.output_scale(1, t)
+        f = self._coefficients(t)[::-1]
+        row = leaving[t - 1] * f
+        if s:
+            row[:s] -= leaving[s - 1] * f[t - s :]
+        row *= entering
+        return float(row @ row)
+
+    def squared_window_norms(self, window: int, steps: int) -> NDArray[np.float64]:
+        """Return ‖L_t‖² + ‖L_s‖² - 2 L_t·L_s with s = t - window: the last term is one filter for each pair of buffers.
+
+        L_t·L_s = p_t p_s (q_s² f_w + Σ_ab ω_a θ_a^w ω_b Σ_{j<s} q_j² (θ_a θ_b)^(s-j)), with f the coefficients of F.
+        """
+        check_window_steps(steps)
+        norms = self.squared_row_norms(steps).copy()
+        w, earlier = window, steps - window
+        if earlier <= 0:
+            return norms
+        entering, leaving = self.input_scale(1, earlier) ** 2, self.output_scale(1, steps)
+        rates = -np.log1p(-self.gaps)
+        shared = entering * self._coefficients(w + 1)[w]
+        for rate, weight in zip(rates.tolist(), (self.weights * np.exp(-rates * w)).tolist(), strict=True):
+            for other, other_weight in zip(rates.tolist(), self.weights.tolist(), strict=True):
+                pole = np.exp(-(rate + other))
+                shared += weight * other_weight * scipy.signal.lfilter([0.0, pole], [1.0, -pole], entering)
+        late = norms[w:] + norms[:earlier] - 2.0 * leaving[w:] * leaving[:earlier] * shared
+        return np.append(norms[:w], late)
+
+    def _coefficients(self, count: int) -> NDArray[np.float64]:
+        """Return the first `count` coefficients of F."""
+        lags = np.arange(count, dtype=np.float64)
+        f = np.zeros(count)
+        for rate, weight in zip((-np.log1p(-self.gaps)).tolist(), self.weights.tolist(), strict=True):
+            f += weight * np.exp(-np.minimum(rate * lags, 740.0))
+        f[0] = 1.0
+        return f
 
     @property
     def draws_per_step(self) -> DrawsPerStep:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.mechanisms.base import Mechanism, State, Value, sampled_steps
+from dpstream.mechanisms.base import Mechanism, State, Value, check_window_steps, sampled_steps
 
 __all__ = ["Entry", "Move", "Moves", "StackMechanism", "StackState"]
 
@@ -138,6 +138,26 @@ class StackMechanism(Mechanism):
             return super().row_weights(t)
         move, _ = self._next_move(self._cursor(t - 1))
         return [entry.weight for entry in entries] + list(move.padding)
+
+    def squared_window_norm(self, t: int, s: int) -> float:
+        """Return the squared weights of what is in one of the two releases and not in the other."""
+        later, earlier = self.entries(t), self.entries(s)
+        if later is None or earlier is None:
+            return super().squared_window_norm(t, s)
+        weights = {(entry.step, entry.slot): entry.weight for entry in later}
+        for entry in earlier:
+            node = (entry.step, entry.slot)
+            weights[node] = weights.get(node, 0.0) - entry.weight
+        padding = [*self._next_move(self._cursor(t - 1))[0].padding]
+        padding += self._next_move(self._cursor(s - 1))[0].padding if s else ()
+        return sum(weight**2 for weight in weights.values()) + sum(weight**2 for weight in padding)
+
+    def squared_window_norms(self, window: int, steps: int) -> NDArray[np.float64]:
+        if self.entries(1) is None:
+            return super().squared_window_norms(window, steps)
+        check_window_steps(steps)
+        late = [self.squared_window_norm(t, t - window) for t in range(window + 1, steps + 1)]
+        return np.append(self.squared_row_norms(min(window, steps)), late)
 
     def widest_row_weights(self, steps: int) -> list[float]:
         """Return as many ones as the largest squared norm, if all weights are 1."""

@@ -11,6 +11,9 @@ from dpstream.noise import (
     epoch_engine as epoch_engine,
 )
 from dpstream.noise import (
+    increment_engine as increment_engine,
+)
+from dpstream.noise import (
     pure_step_engine as pure_step_engine,
 )
 from dpstream.noise import (
