@@ -339,8 +339,7 @@ class CountRun:
         last = self.published + count
         now = self.tally.contributions.filter(pl.col("step") < last).group_by("user").agg(pl.col("rows").sum())
         self.tally.contributions = self.tally.contributions.filter(pl.col("step") >= last)
-        people = [self._fingerprints.fingerprint(user) for user in now["user"]]
-        return np.array(people, dtype=np.uint64), now["rows"].cast(pl.Int64).to_numpy()
+        return self._fingerprints.fingerprints(now["user"].to_list()), now["rows"].cast(pl.Int64).to_numpy()
 
     def recorded(self) -> NDArray[np.int64]:
         """The releases of earlier runs."""

@@ -66,7 +66,7 @@ class People:
             nth=pl.int_range(pl.len()).over("user"), rows=pl.len().over("user")
         )
         asked = frame.select("user", "rows").unique(maintain_order=True)
-        allowed = [self.limit.take(user, count) for user, count in asked.iter_rows()]
+        allowed = self._allowed(asked["user"], asked["rows"].cast(pl.Int64).to_numpy())
         frame = frame.join(
             asked.select("user", allowed=pl.Series(allowed, dtype=pl.Int64)),
             on="user",
@@ -78,6 +78,14 @@ class People:
             return kept, CONTRIBUTIONS.to_frame()
         counted = frame.filter(pl.col("nth") < pl.col("allowed"))
         return kept, counted.group_by("user", "step").len("rows").cast(CONTRIBUTIONS)
+
+    def _allowed(self, users: pl.Series, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows of each of these users may be counted; each user is here once."""
+        fingerprints = self.limit.fingerprints(users.to_list())
+        if np.unique(fingerprints).size == fingerprints.size:
+            return self.limit.take_all(fingerprints, rows)
+        # Two people in 2^64 share a fingerprint: then one after the other.
+        return np.array([self.limit.take(user, int(n)) for user, n in zip(users, rows, strict=True)], dtype=np.int64)
 
 
 def person_ids(column: pl.Series, *, fold_case: bool = False) -> pl.Series:
