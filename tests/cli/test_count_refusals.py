@@ -287,7 +287,10 @@ def test_a_store_stays_where_it_was(here, some_store, case):
         ((*USUAL, *BY), "created with no --by, but --by ward was given. Leave out --by to go on"),
         ((*USUAL, *SUM), "created with no --value"),
         ((*USUAL, *WHO), "created with no --user"),
-        ((*USUAL, "--mechanism", "Binary"), "created with --mechanism "),
+        (
+            (*USUAL, "--mechanism", "Binary"),
+            "created with --mechanism BalancedToeplitz, but --mechanism Binary was given",
+        ),
         ((*USUAL, "--neighbours", "replace"), "created with --neighbours add-remove"),
         (("--every", "row", *SUM, *HORIZON, *RHO), "created with --time when, but no --time was given"),
     ],

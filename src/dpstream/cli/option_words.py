@@ -10,6 +10,7 @@ from dpstream.errors import DpstreamError, InvalidArgument
 __all__ = ["in_options"]
 
 _BUDGET = re.compile(r"budget=(?:ZCDP|ApproxDP|PureDP)\(([^)]*)\)")
+_MECHANISM = re.compile(r"mechanism=\{[^}]*'mechanism': '(\w+)'[^}]*\}")
 _SETTING = re.compile(r"\b([a-z_]+)=(\[[^\]]*\]|'[^']*'|[A-Za-z0-9_.+-]+(?:\([^)]*\))?)")
 _NAMED = re.compile(r"`([a-z_]+)`")
 
@@ -52,6 +53,8 @@ def in_options(error: DpstreamError, options: Mapping[str, str]) -> str:
 
     if "any_order" in options:
         text = text.replace("order='any'", options["any_order"])
+    if "mechanism" in options:
+        text = _MECHANISM.sub(lambda found: f"{options['mechanism']} {found[1]}", text)
     text = _BUDGET.sub(budget, text) if "rho" in options else text
     text = _SETTING.sub(setting, text)
     text = _NAMED.sub(lambda found: options.get(found[1], found[0]), text)
