@@ -121,7 +121,7 @@ def test_prints_as_a_table():
     lines = text.splitlines()
     assert "1,000 releases, ZCDP(rho=0.5), shape (), exact lane, Participation(times=2" in lines[0]
     assert lines[1].split() == ["mechanism", "max", "std", "mean", "std", "draws", "memory", "time"]
-    assert lines[2].startswith("1  ")
+    assert lines[2].split()[0] == "1"
     assert "is first because" in text
     assert "too much memory" in text
     assert "Optimal left out" in text
@@ -147,3 +147,57 @@ def test_prints_as_a_table():
 def test_bad_settings(settings, error, message):
     with pytest.raises(error, match=message):
         dp.plan(**({"horizon": 100, "budget": BUDGET} | settings))
+
+
+def test_several_epochs_get_a_fitted_mechanism():
+    epochs = dp.Participation(4, 128)
+    found = dp.plan(512, dp.zcdp(0.5), shape=10**4, lane="float", participation=epochs, objective="mean")
+    ranked = names(found)
+    assert ranked[0] == "FittedToeplitz"
+    assert {"Banded", "BandedInverse", "Independent", "BalancedToeplitz"} <= set(ranked)
+    first = found.rows[0]
+    expected = first.mechanism.mean_variance(participation=epochs) ** 0.5
+    assert first.mean_stddev == pytest.approx(expected, rel=1e-9)
+    balanced = next(row for row in found.rows if type(row.mechanism).__name__ == "BalancedToeplitz")
+    assert first.mean_stddev < 0.9 * balanced.mean_stddev
+    # Memory decides how many bands there are: with room for all of them nothing is better.
+    roomy = dp.plan(
+        512, dp.zcdp(0.5), shape=10**4, lane="float", participation=epochs, objective="mean", memory=4 * 10**4 * 140
+    )
+    assert type(roomy.mechanism).__name__ == "Banded"
+    assert roomy.mechanism.increment_memory == 127
+
+
+def test_windows_get_a_fitted_mechanism():
+    windows = (1, 7, 30)
+    found = dp.plan(100, dp.zcdp(0.5), windows=windows)
+    assert type(found.mechanism).__name__ == "FittedToeplitz"
+    assert found.windows == windows
+    for row in found.rows:
+        for window, error in zip(windows, row.window_stddev, strict=True):
+            # 2ρ = 1, and two roundings of a twelfth each
+            assert error**2 == pytest.approx(row.mechanism.max_variance(window=window) + 1 / 6, rel=1e-9)
+    independent = next(row for row in found.rows if type(row.mechanism).__name__ == "Independent")
+    assert independent.window_stddev[0] == min(row.window_stddev[0] for row in found.rows)
+    assert "last 7" in str(found)
+    by_mean = dp.plan(100, dp.zcdp(0.5), windows=windows, objective="mean", lane="float")
+    assert by_mean.rows[0].window_stddev[1] ** 2 == pytest.approx(by_mean.mechanism.mean_variance(window=7), rel=1e-9)
+
+
+def test_pure_windows_are_served_by_what_there_is():
+    found = dp.plan(100, dp.pure_dp(1.0), windows=(1, 30))
+    assert {type(row.mechanism).__name__ for row in found.rows} >= {"Independent", "SmoothBinary"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"horizon": 100, "windows": (1, 101)}, "windows must be lengths of at most the horizon, 100"),
+        ({"horizon": 100, "windows": (7, 1)}, "in increasing order"),
+        ({"horizon": None, "windows": (1, 7)}, "windows must be left out without a horizon"),
+        ({"horizon": 100, "windows": (1, 7), "objective": "speed"}, "objective must be 'max' or 'mean' with windows"),
+    ],
+)
+def test_bad_windows(arguments, problem):
+    with pytest.raises(InvalidArgument, match=problem):
+        dp.plan(budget=dp.zcdp(0.5), **arguments)

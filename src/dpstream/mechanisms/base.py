@@ -377,10 +377,10 @@ def sampled_steps(horizon: int | None) -> list[tuple[int, int]]:
     return [*runs, (last - 3, 4)] if last > 64 else runs
 
 
-def check_window_steps(steps: int) -> None:
+def check_window_steps(steps: int, most: int = WINDOW_STEPS) -> None:
     """Refuse to look at windows of more steps than are looked at one by one."""
-    if steps > WINDOW_STEPS:
-        raise InvalidArgument("t", steps, f"at most {WINDOW_STEPS} for the variance of a window of this mechanism")
+    if steps > most:
+        raise InvalidArgument("t", steps, f"at most {most} for the variance of a window of this mechanism")
 
 
 def check_noise_law(mechanism: str, noise: object, allowed: tuple[NoiseLaw, ...] = ("gaussian", "laplace")) -> NoiseLaw:

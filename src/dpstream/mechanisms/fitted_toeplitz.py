@@ -36,7 +36,7 @@ from dpstream.mechanisms.lag_envelope import lag_envelope_bound
 from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN
 from dpstream.participation import Participation
 
-__all__ = ["FittedToeplitz"]
+__all__ = ["FittedToeplitz", "check_windows"]
 
 RealArray = NDArray[np.float64]
 
@@ -170,7 +170,7 @@ class FittedToeplitz(IncrementMechanism):
         k, b = _checked_participation(participation, horizon)
         if objective not in ("max", "mean"):
             raise InvalidArgument("objective", objective, "'max' or 'mean'")
-        lengths = (horizon,) if windows is None else _checked_windows(windows, horizon)
+        lengths = (horizon,) if windows is None else check_windows(windows, horizon)
         if buffers is not None:
             buffers = check_whole("buffers", buffers)
             if buffers > MOST_BUFFERS:
@@ -442,7 +442,8 @@ def _checked_participation(participation: object, horizon: int) -> tuple[int, in
     return k, participation.separation
 
 
-def _checked_windows(windows: object, horizon: int) -> tuple[int, ...]:
+def check_windows(windows: object, horizon: int) -> tuple[int, ...]:
+    """Return lengths of windows; refuse what is not increasing, or longer than the horizon."""
     if isinstance(windows, (str, bytes)) or not hasattr(windows, "__iter__"):
         raise InvalidArgument("windows", windows, "a sequence of whole numbers")
     lengths = tuple(check_whole("windows", window) for window in windows)

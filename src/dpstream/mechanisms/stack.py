@@ -74,6 +74,10 @@ class StackState(State):
     stack: tuple[Value, ...]
 
 
+#: Windows of trees with weights are looked at one by one, in Python.
+SLOW_WINDOW_STEPS = 2**15
+
+
 class StackMechanism(Mechanism):
     """A mechanism that streams with a stack of cumulative noise."""
 
@@ -155,7 +159,7 @@ class StackMechanism(Mechanism):
     def squared_window_norms(self, window: int, steps: int) -> NDArray[np.float64]:
         if self.entries(1) is None:
             return super().squared_window_norms(window, steps)
-        check_window_steps(steps)
+        check_window_steps(steps, SLOW_WINDOW_STEPS)
         late = [self.squared_window_norm(t, t - window) for t in range(window + 1, steps + 1)]
         return np.append(self.squared_row_norms(min(window, steps)), late)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Literal
 
 from dpstream.arguments import check_horizon, check_whole
@@ -19,15 +20,19 @@ from dpstream.budget import Budget, check_budget, noise_scale, pure_dp, zcdp
 from dpstream.errors import DpstreamError, InvalidArgument, MechanismTooShort, NoiseLawError, NothingFits
 from dpstream.mechanisms.anytime_toeplitz import AnytimeToeplitz
 from dpstream.mechanisms.balanced_toeplitz import BalancedToeplitz
+from dpstream.mechanisms.banded import Banded
+from dpstream.mechanisms.banded_inverse import BandedInverse
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz
 from dpstream.mechanisms.catalogue import ENTRIES
+from dpstream.mechanisms.fitted_toeplitz import FittedToeplitz, check_windows
 from dpstream.mechanisms.growing_smooth import GrowingSmooth
 from dpstream.mechanisms.smooth import SmoothBinary
 from dpstream.noise.draws import NARROW
 from dpstream.noise.engine import engine_class
 from dpstream.noise.settings import check_shape
 from dpstream.participation import Participation, check_participation
+from dpstream.release.fitted_candidates import Question, fitted_candidates
 from dpstream.release.lane import Lane
 from dpstream.release.mechanism_argument import check_mechanism
 
@@ -64,6 +69,9 @@ class PlanRow:
         Predicted time of a release's noise.
     fits
         Whether it keeps to the memory allowed.
+    window_stddev
+        For each window that was asked for, the largest standard deviation of its sum (the root of the mean variance, if
+        that is the objective).
     """
 
     mechanism: Mechanism
@@ -73,6 +81,7 @@ class PlanRow:
     memory: int
     nanoseconds: float
     fits: bool
+    window_stddev: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +106,7 @@ class Plan:
     participation: Participation
     rows: tuple[PlanRow, ...]
     left_out: dict[str, str] = field(compare=False)
+    windows: tuple[int, ...] = ()
 
     @property
     def mechanism(self) -> Mechanism:
@@ -114,6 +124,8 @@ class Plan:
         if not others:
             return f"{name} is first because no other mechanism fits."
         second = type(others[0].mechanism).__name__
+        if self.windows:
+            return f"{name} is first because no window is far from the least noise that any mechanism has for it."
         if self.objective == "speed":
             return (
                 f"{name} is first because its noise takes least time, about {_time(first.nanoseconds)} a release;"
@@ -133,13 +145,24 @@ class Plan:
         title = f"{steps}, {self.budget!r}, shape {self.shape}, {self.lane} lane, {person}; by {self.objective!r}"
         if self.horizon is None:
             title += f" over {UNBOUNDED_STEPS:,} steps"
-        heading = ("", "mechanism", "max std", "mean std", "draws", "memory", "time", "")
+        heading = (
+            "",
+            "mechanism",
+            "max std",
+            "mean std",
+            *(f"last {w}" for w in self.windows),
+            "draws",
+            "memory",
+            "time",
+            "",
+        )
         lines = [heading] + [
             (
                 str(i),
                 _title(row.mechanism),
                 f"{row.max_stddev:.4g}",
                 f"{row.mean_stddev:.4g}",
+                *(f"{error:.4g}" for error in row.window_stddev),
                 f"{row.draws:.3g}",
                 _size(row.memory),
                 _time(row.nanoseconds),
@@ -170,6 +193,7 @@ def plan(
     memory: int | None = None,
     optimal: bool = False,
     mechanisms: Iterable[Mechanism] | None = None,
+    windows: Sequence[int] | None = None,
 ) -> Plan:
     """Rank all mechanisms that can serve.
 
@@ -190,6 +214,13 @@ def plan(
     mechanisms
         Rank these, also mechanisms of your own, instead of those of `dpstream.mechanisms.catalogue`. Those that do not
         reach the horizon or have another noise law are left out.
+    windows
+        Lengths of windows, such as (1, 7, 30): sums of the last so many steps are wanted, not running totals alone.
+        Each mechanism has an error for each window; first is the one whose largest variance, relative to the least that
+        any of them has for the same window, is least. Objectives "max" and "mean" only.
+
+    With several steps a person, or with windows, mechanisms fitted to just that are considered, too, which takes a few
+    seconds, and so is noise that is independent for every step (plain DP-SGD).
 
     Raises
     ------
@@ -215,18 +246,33 @@ def plan(
         raise pure_in_float_lane(budget)
     room = None if memory is None else check_whole("memory", memory)
     participation = check_participation(participation)
+    lengths = _checked_lengths(windows, horizon, objective)
     left_out: dict[str, str] = {}
     rows = []
     if mechanisms is None:
         candidates = _candidates(horizon, budget.noise, objective, optimal, left_out)
+        if horizon is not None and objective != "uniform" and (lengths or participation.reach(horizon) > 1):
+            vectors = VECTORS if room is None else room // (math.prod(checked) * (8 if lane == "exact" else 4))
+            question = Question(horizon, budget.noise, participation, lengths, objective, vectors)
+            candidates = chain(candidates, fitted_candidates(question, left_out))
     else:
         candidates = _given(mechanisms, horizon, budget, left_out)
     for mechanism in candidates:
-        rows.append(_row(mechanism, horizon, budget, math.prod(checked), lane, participation, room))
+        row = _row(mechanism, horizon, budget, math.prod(checked), lane, participation, room)
+        try:
+            rows.append(_with_windows(row, budget, participation, lengths, objective, lane))
+        except DpstreamError as error:  # some mechanisms know windows of short streams only
+            left_out[type(mechanism).__name__] = str(error)
     if not rows:
         raise NothingFits(wanted=f"horizon={horizon}, {budget!r}, objective={objective!r}", reasons=left_out)
-    rows.sort(key=lambda row: (not row.fits, _error(row, objective), row.nanoseconds, row.max_stddev))
-    return Plan(horizon, budget, checked, lane, objective, participation, tuple(rows), left_out)
+    least = [min(errors) for errors in zip(*(row.window_stddev for row in rows), strict=True)]
+
+    def rank(row: PlanRow) -> tuple[bool, float, float, float]:
+        worst = max(own / best for own, best in zip(row.window_stddev, least, strict=True)) if lengths else 0.0
+        return not row.fits, worst or _error(row, objective), row.nanoseconds, row.max_stddev
+
+    rows.sort(key=rank)
+    return Plan(horizon, budget, checked, lane, objective, participation, tuple(rows), left_out, lengths)
 
 
 def pure_in_float_lane(budget: Budget) -> NoiseLawError:
@@ -296,7 +342,40 @@ def _given(
             yield checked
 
 
+def _checked_lengths(windows: Sequence[int] | None, horizon: int | None, objective: Objective) -> tuple[int, ...]:
+    if windows is None:
+        return ()
+    if horizon is None:
+        raise InvalidArgument("windows", windows, "left out without a horizon")
+    if objective not in ("max", "mean"):
+        raise InvalidArgument("objective", objective, "'max' or 'mean' with windows")
+    return check_windows(windows, horizon)
+
+
 # -- what it costs ----------------------------------------------------------------------------------------------------
+
+
+def _with_windows(
+    row: PlanRow,
+    budget: Budget,
+    participation: Participation,
+    windows: tuple[int, ...],
+    objective: Objective,
+    lane: Lane,
+) -> PlanRow:
+    """Return the row with the error of each window; two roundings in the exact lane."""
+    scale = noise_scale(row.mechanism, budget, participation=participation)
+    unit = (2 if budget.noise == "laplace" else 1) * (scale / row.mechanism.sensitivity(participation)) ** 2
+    measure = row.mechanism.mean_variance if objective == "mean" else row.mechanism.max_variance
+    rounding = 1 / 6 if lane == "exact" else 0.0  # of two releases; half of it where a window is the whole stream
+    found = [
+        math.sqrt(
+            unit * measure(window=w, participation=participation)
+            + (rounding / 2 if w == row.mechanism.horizon else rounding)
+        )
+        for w in windows
+    ]
+    return replace(row, window_stddev=tuple(found))
 
 
 def _row(
@@ -338,6 +417,10 @@ def _error(row: PlanRow, objective: Objective) -> float:
 
 def _title(mechanism: Mechanism) -> str:
     name = type(mechanism).__name__
+    if isinstance(mechanism, FittedToeplitz):
+        return f"{name}, {len(mechanism.poles)} buffers"
+    if isinstance(mechanism, (Banded, BandedInverse)):
+        return f"{name}, {len(mechanism.coefficients)} bands"
     return f"{name}, padded" if getattr(mechanism, "padded", False) else name
 
 

@@ -1,0 +1,76 @@
+"""The mechanisms that `plan` fits to a question: several steps a person, or windows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dpstream.errors import DpstreamError, FitNotConverged
+from dpstream.mechanisms.banded import Banded
+from dpstream.mechanisms.banded_inverse import BandedInverse
+from dpstream.mechanisms.base import Mechanism, NoiseLaw
+from dpstream.mechanisms.fitted_toeplitz import FittedToeplitz
+from dpstream.mechanisms.independent import Independent
+from dpstream.participation import Participation
+
+__all__ = ["Question", "fitted_candidates"]
+
+#: Banded mechanisms are fitted up to here: beyond, their errors take minutes.
+BANDED_STEPS = 2**17
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a plan: everything that a fit looks at, and how many vectors it may keep."""
+
+    horizon: int
+    noise: NoiseLaw
+    participation: Participation
+    windows: tuple[int, ...]
+    objective: str
+    vectors: int
+
+
+def fitted_candidates(question: Question, left_out: dict[str, str]) -> Iterator[Mechanism]:
+    """Yield mechanisms fitted to the question; note in `left_out` why others cannot be."""
+    T, windows = question.horizon, question.windows or None
+    yield Independent(T, noise=question.noise)
+    if question.noise != "gaussian":
+        return
+    # More contributions than fit into the horizon cannot happen: a fit wants to know how many do.
+    epochs = Participation(question.participation.reach(T), question.participation.separation)
+    objective: Literal["max", "mean"] = "mean" if question.objective == "mean" else "max"
+    makers: list[tuple[str, Callable[[], Mechanism]]] = [
+        (f"FittedToeplitz, {buffers} buffers", lambda b=buffers: _fitted(T, epochs, windows, objective, b))  # type: ignore[misc]
+        for buffers in ((3,) if windows else (2, 4))
+    ]
+    if epochs.times > 1 and not windows:
+        bands = min(epochs.separation, max(2, question.vectors - 1))
+        if T <= BANDED_STEPS:
+            makers.append(
+                ("Banded", lambda: Banded.fit(T, participation=epochs, bands=bands, objective=objective)),
+            )
+            makers.append(("BandedInverse", lambda: BandedInverse.fit(T, participation=epochs, objective=objective)))
+        else:
+            left_out["Banded"] = f"it is fitted for at most {BANDED_STEPS:,} steps here"
+    for name, make in makers:
+        try:
+            yield make()
+        except DpstreamError as error:
+            left_out[name] = str(error)
+
+
+def _fitted(
+    horizon: int,
+    participation: Participation,
+    windows: tuple[int, ...] | None,
+    objective: Literal["max", "mean"],
+    buffers: int,
+) -> FittedToeplitz:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitNotConverged)  # a plan ranks it by the error that it has
+        return FittedToeplitz.fit(
+            horizon, participation=participation, windows=windows, objective=objective, buffers=buffers
+        )
