@@ -164,6 +164,13 @@ class Engine(ABC):
     def step(self, out: NDArray[Any]) -> None:
         """The noise of the next step of a wide stream."""
 
+    #: Whether `increment` can be called.
+    has_increments: ClassVar[bool] = False
+
+    def increment(self, out: NDArray[Any]) -> None:
+        """Write the noise of the next step of a wide stream minus that of the step before to `out`."""
+        raise NotImplementedError(f"{type(self).__name__} makes running totals only")
+
     @abstractmethod
     def seek(self, t: int) -> None:
         """Stand after step t, as if all steps up to t had just been made."""

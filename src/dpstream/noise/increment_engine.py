@@ -33,6 +33,7 @@ class IncrementEngine(Engine):
     """What the engines below share: the running total, the scales of increments and room for keystream."""
 
     mechanism: IncrementMechanism
+    has_increments = True
 
     def __init__(self, mechanism: IncrementMechanism, draws: Draws, chunks: Chunks, gain: float = 1.0) -> None:
         super().__init__(mechanism, draws, chunks, gain)

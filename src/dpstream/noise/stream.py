@@ -275,6 +275,12 @@ class NoiseStream:
     def _increment(self, out: NDArray[Any] | None) -> Noise:
         self._check_room(1)
         target = self._target(out)
+        if not self._draws.narrow and not self._tracking and self._engine.has_increments:
+            self._intact = False
+            self._engine.increment(target.reshape(self._coordinates))
+            self._t += 1
+            self._intact = True
+            return target if out is not None or self._made else target[()]
         if not self._tracking:
             self._last = self._noise_again()
             self._tracking = True
