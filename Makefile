@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-integrations heavy torture paper bench lint format clean
+.PHONY: demo test test-integrations heavy torture planted paper bench lint format clean
 
 # Rebuilt whenever the declared dependencies or the kernel's source change.
 .venv/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
@@ -46,6 +46,10 @@ torture: .venv/ready
 	$(BIN)/python tests/store/torture.py --kills 300
 	$(BIN)/python tests/store/torture.py --kills 60 --sabotage durability
 	$(BIN)/python tests/store/torture.py --kills 60 --sabotage noise
+
+# Plants bugs in a scratch copy, one at a time; every one must be caught by a test, and most by the audit.
+planted: .venv/ready
+	$(BIN)/python -m tests.audit.planted
 
 # Every figure, table and claim of the paper, measured again: output/paper/report.html.
 paper: .venv/ready

@@ -50,7 +50,10 @@ NOT_QUICK = (
     "tests/store/test_torture.py",
     "tests/store/test_verification.py",
     "tests/store/test_what_files_show.py",
+    "tests/cli/test_count_text.py::test_a_terminal_gets_a_table",
+    "tests/cli/test_plan.py::test_a_picture_of_many_steps_and_one_of_budgets",
     "tests/cli/test_store.py::test_while_another_process_writes",
+    "tests/kernel/test_transform.py::test_normals_are_within_the_proven_error",
 )
 
 

@@ -5,6 +5,8 @@ keys; with all other audits of tests/audit (at 1e-7 each) the total stays below 
 given number of trials certifies most, μ near 3.
 """
 
+import math
+
 import pytest
 
 from dpstream import approx_dp, pure_dp, zcdp
@@ -46,9 +48,10 @@ def test_every_door_keeps_its_promise(row):
     found = row.audit(25_000 if row.part == SMALL else 50_000, 1 - RISK, keys=keys(str(row)))
     assert found.measured <= found.promised, str(found)
     assert found.verdict in ("kept", "unclear"), str(found)
-    assert found.measured > 0.5 * found.promised, str(found)
+    assert found.measured > 0.5 * found.possible * found.promised, str(found)
     too_small, too_large = found.notices
-    assert too_small < 0.3
+    # Where only a part of μ can be shown, the noise must be smaller by that part before anything is violated.
+    assert 1 - (1 - too_small) / math.sqrt(found.possible) < 0.3
     assert too_large < 0.6
 
 

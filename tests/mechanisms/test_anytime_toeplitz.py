@@ -78,7 +78,7 @@ def test_geometric_sums_against_ball_arithmetic(monkeypatch):
             assert zero == pytest.approx(float((-r * count).expm1() / (-r).expm1()), rel=1e-15)
 
 
-@pytest.mark.parametrize("exponent", [40, 50])
+@pytest.mark.parametrize("exponent", [40, pytest.param(50, marks=pytest.mark.heavy)])
 def test_price_against_longer_doubles(exponent):
     levels = AnytimeToeplitz(2**exponent)._levels
     wide = [

@@ -73,6 +73,7 @@ def doors() -> list[Row]:
         *(_participation(mechanism, times, apart) for mechanism, times, apart in PARTICIPATIONS),
         _participation_of_vectors(),
         _replaced(),
+        _moved_in_time(),
         _limited(),
         _resumed_noise(),
         _neighbouring_streams(),
@@ -219,6 +220,18 @@ def _replaced() -> Row:
         return Published(publish)
 
     return _row("moved to another category", "exact", RHO, make, pairs, _all)
+
+
+def _moved_in_time() -> Row:
+    """One person comes on another day: two changes, one in each step."""
+    mechanism = SquareRoot(8, normalized=True)
+    pairs = [(at_steps(8, [0])[0][1], at_steps(8, [7])[0][1])]
+
+    def make(key: bytes | None) -> Counter[Any]:
+        return _wide(8, RHO, mechanism=mechanism, neighbours="replace-anywhere", key=key)
+
+    possible = partial(spent_by, mechanism, RHO, pairs, distance=2 * PER_PERSON)
+    return _row("moved to another day", "exact", RHO, make, pairs, possible)
 
 
 def _limited() -> Row:
