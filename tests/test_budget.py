@@ -1,6 +1,7 @@
 """Budgets: exact conversions, calibration, refusals."""
 
 import math
+from dataclasses import dataclass
 
 import dp_accounting
 import mpmath
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dpstream as dp
+from dpstream import mechanisms
 from dpstream.budget import noise_scale
 from dpstream.errors import BudgetError, InvalidArgument, NoiseLawError
 from dpstream.gaussian_curve import gaussian_delta, gaussian_epsilon, gaussian_mu
@@ -108,3 +110,32 @@ def test_bad_per_person():
 def test_one_of_epsilon_and_delta():
     with pytest.raises(BudgetError, match="exactly one of the two"):
         dp.zcdp(1).to_approx_dp()
+
+
+@dataclass(frozen=True)
+class Nudged(mechanisms.SquareRoot):
+    """A mechanism whose sensitivity another computer finds a little different."""
+
+    nudge: float = 0.0
+
+    def _sensitivity(self, participation):
+        value, exact = super()._sensitivity(participation)
+        return value * (1 + self.nudge), exact
+
+
+@pytest.mark.parametrize("budget", [dp.zcdp(0.5), dp.approx_dp(1, 1e-6), dp.zcdp(1e-7)])
+@pytest.mark.parametrize("horizon", [7, 100, 1000])
+def test_the_scale_does_not_depend_on_last_digits(budget, horizon):
+    exact = budget.scale(mechanisms.SquareRoot(horizon).sensitivity() * 3)
+    for nudge in (-4e-15, 0.0, 4e-15):
+        scale = noise_scale(Nudged(horizon, nudge=nudge), budget, per_person=3)
+        assert scale == noise_scale(mechanisms.SquareRoot(horizon), budget, per_person=3)
+        assert exact <= scale <= exact * (1 + 2**-31)
+        assert (scale * 2.0**31 / 2.0 ** (math.frexp(scale)[1] - 1)).is_integer()
+
+
+@pytest.mark.parametrize("per_person", [1e-300, 1e300])
+def test_scales_at_the_ends_of_the_doubles_are_left_alone(per_person):
+    scale = noise_scale(mechanisms.Binary(7), dp.zcdp(0.5), per_person=per_person)
+    assert scale == pytest.approx(math.sqrt(3) * per_person, rel=1e-9)
+    assert scale >= math.sqrt(3) * per_person

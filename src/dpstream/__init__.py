@@ -6,11 +6,11 @@ Quick start: count each day's visits, publish the total so far, and nobody who c
 >>> from dpstream.testing import fixed_key                       # leave the key out for real data
 >>> visits = dp.Counter(horizon=365, budget=dp.approx_dp(epsilon=1, delta=1e-6), key=fixed_key("visits"))
 >>> visits.add(132)                                              # today's visits -> the released total
-131
+133
 >>> visits.extend([97, 120, 141])                                # the same for many days at once
-array([229, 361, 500])
+array([237, 367, 509])
 >>> visits.estimate()                                            # the last release and its error bars (95 %)
-Estimate(value=500, stddev=11.17..., low=478, high=522)
+Estimate(value=509, stddev=11.17..., low=487, high=531)
 """
 
 from __future__ import annotations

@@ -50,6 +50,7 @@ def test_what_is_written_is_read_back(lane, given):
     ("change", "match"),
     [
         ({"scale": 1.0}, "scale must be"),
+        ({"identity": "SmoothBinary(horizon=40)"}, "identity must be"),
         ({"lane": "float"}, "settings must be|dtype must be"),
         ({"dtype": "float32"}, "dtype must be 'int64'"),
         ({"surprise": 1}, "settings must be what as_json"),

@@ -15,9 +15,9 @@ from dpstream.errors import (
     StreamRetired,
     StreamUnknown,
 )
-from dpstream.mechanisms import Binary, SmoothBinary
+from dpstream.mechanisms import Binary, SmoothBinary, SquareRoot
 from dpstream.noise.stream import NoiseStream
-from dpstream.release.settings import StreamSettings
+from dpstream.release.settings import StreamSettings, _complete
 
 from .conftest import BUDGET, TREE, everything, visits
 
@@ -329,3 +329,18 @@ def test_a_stream_is_built_once(path, monkeypatch):
     with dp.Store(path) as store:
         visits(store).extend([1, 2, 3], first_position=0)
     assert made == {"noise": 1, "counter": 1, "check": 1}
+
+
+@pytest.mark.parametrize("reopen", [True, False])
+def test_a_stream_whose_numbers_are_computed_differently_is_not_gone_on_with(path, monkeypatch, reopen):
+    """Another version or library finds another last digit: other noise for the same settings."""
+    with dp.Store(path) as store:
+        store.counter("visits", 9, BUDGET, mechanism=SquareRoot(9)).extend([1, 2])
+    before = path.read_bytes()
+    _complete.cache_clear()
+    monkeypatch.setattr(SquareRoot, "computed_numbers", lambda self: iter([self.coefficients(9) * (1 + 2**-52)]))
+    with dp.Store(path) as store, pytest.raises(StoreMismatch, match="created with identity=") as caught:
+        store.counter("visits", 9, BUDGET, mechanism=SquareRoot(9)) if reopen else store.settings("visits")
+    _complete.cache_clear()
+    assert caught.value.setting == "identity"
+    assert path.read_bytes() == before

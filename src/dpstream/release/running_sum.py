@@ -78,7 +78,7 @@ class RunningSum(ReleaseStream):
     >>> from dpstream.testing import fixed_key  # leave the key out for real data
     >>> total = dp.RunningSum(horizon=100, budget=dp.zcdp(rho=0.5), shape=(3,), key=fixed_key("total"))
     >>> total.add([0.6, 0.0, -0.8])
-    array([3.2853394 , 0.09609985, 1.3329468 ], dtype=float32)
+    array([-1.8062439 , -0.87210083, -4.7518005 ], dtype=float32)
     >>> total.t, round(total.stddev(), 3)
     (1, 2.253)
     """

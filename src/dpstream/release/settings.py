@@ -288,6 +288,7 @@ class StreamSettings:
             "horizon": self.horizon,
             "budget": budget_as_json(self.budget),
             "mechanism": _mechanism_as_json(self.mechanism),
+            "identity": self.mechanism.identity,
             "shape": list(self.shape),
             "per_person": self.per_person,
             "per_step": self.per_step,
@@ -305,12 +306,12 @@ class StreamSettings:
         Raises
         ------
         InvalidArgument
-            If a setting is unknown, missing or wrong, or if the scale is another one: this dpstream would then make
-            other noise for these settings than the one that wrote them.
+            If a setting is unknown, missing or wrong, or if the scale or the identity of the mechanism is another one:
+            this dpstream would then make other noise for these settings than the one that wrote them.
         """
         settings = dict(given)
         try:
-            lane, scale = settings.pop("lane"), settings.pop("scale")
+            lane, scale, identity = (settings.pop(name) for name in ("lane", "scale", "identity"))
             settings["budget"] = budget_from_json(settings["budget"])
             settings["mechanism"] = mechanism_from_json(settings["mechanism"])
             settings["participation"] = Participation(**settings["participation"])
@@ -325,6 +326,10 @@ class StreamSettings:
             raise InvalidArgument("settings", given, f"what as_json() wrote ({error!r})") from None
         if made.lane != lane or made.scale != scale:
             raise InvalidArgument("scale", scale, f"{made.scale!r}, the scale of these settings in this dpstream")
+        if made.mechanism.identity != identity:
+            raise InvalidArgument(
+                "identity", identity, f"{made.mechanism.identity!r}, the noise that this dpstream makes"
+            )
         return made
 
     @cached_property
@@ -408,11 +413,11 @@ def _complete(
 
 
 def _mechanism_as_json(mechanism: Mechanism) -> dict[str, Any]:
-    """Return the JSON spelling of a mechanism; one of your own that has none is told apart, and cannot be read back."""
+    """Return the JSON spelling of a mechanism; of one that has none its name, which cannot be read back."""
     try:
         return mechanism_to_json(mechanism)
     except InvalidArgument:
-        return {"mechanism": type(mechanism).__name__, "identity": mechanism.identity}
+        return {"mechanism": type(mechanism).__name__}
 
 
 def check_neighbours(neighbours: object) -> Neighbours:

@@ -52,8 +52,10 @@ def settings_from_row(row: StreamRow, path: str) -> StreamSettings:
     except BudgetError as error:
         raise StoreDamaged(path=path, what=f"the budget of stream {row.name!r} cannot be read: {error}") from None
     except InvalidArgument as error:
-        if error.argument == "scale":
-            raise StoreMismatch(name=row.name, setting="scale", stored=error.given, given=error.allowed) from None
+        if error.argument in ("scale", "identity"):
+            raise StoreMismatch(
+                name=row.name, setting=error.argument, stored=error.given, given=error.allowed
+            ) from None
         raise
 
 
