@@ -29,7 +29,8 @@ from dpstream.mechanisms.banded_fitting import (
 )
 from dpstream.mechanisms.base import NoiseLaw, Value, check_noise_law
 from dpstream.mechanisms.increments import IncrementMechanism
-from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN
+from dpstream.mechanisms.lag_envelope import pattern_bound
+from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, series_product
 from dpstream.mechanisms.toeplitz_participation import squared_norm_of_first_columns
 from dpstream.participation import Participation
 
@@ -61,8 +62,8 @@ class BandedInverse(IncrementMechanism):
     * Key: secret, uniform, and used for this stream only.
 
     The sensitivity is exact if the coefficients of R are positive and fall (those of fitted mechanisms do, or nearly);
-    otherwise it is that of the least falling sequence above their absolute values, an upper bound for contributions in
-    any directions.
+    otherwise it is an upper bound for contributions in any directions: that of the least falling sequence above their
+    absolute values or, if none is negative, that of the products of columns by distance.
 
     Examples
     --------
@@ -171,5 +172,10 @@ class BandedInverse(IncrementMechanism):
             return margin * single, True
         envelope = falling_envelope(r)
         exact = bool((envelope - r <= 1e-12).all())
-        bound = squared_norm_of_first_columns(envelope, None, k, b) ** 0.5
-        return margin * min(bound, k * single), exact
+        squared = squared_norm_of_first_columns(envelope, None, k, b)
+        if not exact and (r >= 0.0).all():
+            # Products of columns at one distance are largest for the first column: no term is negative.
+            lags = np.arange(b, r.size + 1, dtype=np.float64)
+            products = series_product(r[::-1], r, r.size)[::-1][b:]
+            squared = min(squared, pattern_bound(k, b, single**2, lags, products + 1e-12 * single**2))
+        return margin * min(squared**0.5, k * single), exact
