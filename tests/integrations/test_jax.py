@@ -234,6 +234,9 @@ INVERTIBLE = [
     dp.mechanisms.BalancedToeplitz(48),
     dp.mechanisms.SquareRoot(48),
     dp.mechanisms.Binary(48),
+    dp.mechanisms.FittedToeplitz.fit(48, participation=dp.Participation(4, 12), buffers=3),
+    dp.mechanisms.Banded.fit(48, participation=dp.Participation(4, 12)),
+    dp.mechanisms.BandedInverse.fit(48, participation=dp.Participation(4, 12), bands=4),
 ]
 NAMED = pytest.mark.parametrize("mechanism", INVERTIBLE, ids=lambda m: type(m).__name__)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from dpstream.errors import HorizonRequired, InvalidArgument, MissingExtra
 from dpstream.mechanisms.base import Mechanism
+from dpstream.mechanisms.increments import IncrementMechanism
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
 
 try:
@@ -27,8 +28,9 @@ __all__ = ["streaming_matrix"]
 def streaming_matrix(mechanism: Mechanism) -> Any:
     """Return C⁻¹ of a mechanism as a `jax_privacy` StreamingMatrix; past the horizon its rows are NaN.
 
-    Recurrences (BufferedToeplitz, BalancedToeplitz) keep one array a buffer and one more. Any other mechanism with one
-    draw a step keeps all draws so far: as many arrays as steps, at most 4,096.
+    Recurrences (BufferedToeplitz, BalancedToeplitz) keep one array a buffer and one more; FittedToeplitz, Banded and
+    BandedInverse keep what they keep here. Any other mechanism with one draw a step keeps all draws so far: as many
+    arrays as steps, at most 4,096.
 
     Examples
     --------
@@ -45,7 +47,29 @@ def streaming_matrix(mechanism: Mechanism) -> Any:
         raise HorizonRequired(mechanism=type(mechanism).__name__, method="streaming_matrix")
     if isinstance(mechanism, RecurrenceMechanism):
         return _recurrence(mechanism, mechanism.horizon)
+    if isinstance(mechanism, IncrementMechanism):
+        return _increments(mechanism)
     return _dense(mechanism)
+
+
+def _increments(mechanism: IncrementMechanism) -> Any:
+    scales = np.append(mechanism.increment_scale(1, mechanism.horizon), np.nan)
+
+    def start(value: Any) -> Any:
+        zeros = jnp.zeros(value.shape, value.dtype)
+        buffers: tuple[Any, ...] = ()
+        while True:  # a band fills up over its first steps; zeros before the first draw change nothing
+            _, grown = mechanism.advance_increment(buffers, zeros)
+            if len(grown) == len(buffers):
+                return jnp.zeros((), jnp.int32), grown
+            buffers = grown
+
+    def following(value: Any, state: Any) -> Any:
+        t, buffers = state
+        noise, buffers = mechanism.advance_increment(buffers, value)
+        return noise * jnp.asarray(scales, value.dtype)[jnp.minimum(t, mechanism.horizon)], (t + 1, buffers)
+
+    return StreamingMatrix.from_array_implementation(start, following)
 
 
 def _recurrence(mechanism: RecurrenceMechanism, horizon: int) -> Any:
