@@ -8,10 +8,16 @@ import sqlite3
 from collections import Counter
 
 import numpy as np
+import polars as pl
 import pytest
 
 import dpstream as dp
+from dpstream.errors import SourceDamaged
 from dpstream.events import counting, text_chunks
+from dpstream.events.counting import CountOptions, CountRun
+from dpstream.events.measure import Measure
+from dpstream.events.tables import Table
+from dpstream.release.settings import StreamSettings
 from tests.cli.test_count import count, counted, month, narrow_terminal  # noqa: F401
 from tests.events.event_logs import WARDS, expected, write
 from tests.store.conftest import path  # noqa: F401
@@ -300,3 +306,42 @@ def test_a_store_whose_people_were_touched_counts_no_further(folder):
     connection.close()
     after = state(store)
     assert after[1] == before[1]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_settings_are_built_and_steps_are_checked_once(folder, kept, monkeypatch):
+    calls = Counter()
+
+    def counting_calls(name):
+        original = getattr(StreamSettings, name)
+        plain = getattr(original, "__func__", original)
+
+        def counted_call(self, *arguments, **settings):
+            calls[name] += 1
+            return plain(self, *arguments, **settings)
+
+        monkeypatch.setattr(StreamSettings, name, classmethod(counted_call) if original is not plain else counted_call)
+
+    file = write(month(), folder, "csv")
+    counting_calls("for_counter")
+    counting_calls("check_rows")
+    store = ("--store", folder / "s.db") if kept else ()
+    counted(
+        file, "--time", "when", "--rho", 0.5, "--horizon", 40, "--from", "2026-01-30", "--through", "2026-02-20", *store
+    )
+    assert calls == {"for_counter": 1, "check_rows": 1}
+
+
+def test_rows_that_came_after_the_check_are_checked(folder):
+    """`release` hands steps to the counter as checked: rows since the last check must be looked at."""
+    options = CountOptions(
+        Measure(value="amount", bound=2**40), dp.zcdp(8), time="when", start="2026-01-01", order="any", horizon=2**20
+    )
+    run = CountRun(options)
+    frame = pl.DataFrame({"when": ["2026-01-01"], "amount": [2**40]})
+    run.tally.take(Table(frame, str))
+    settings = run.open()
+    for _ in range(settings.input_range[1] // 2**40):
+        run.tally.take(Table(frame, str))
+    with pytest.raises(SourceDamaged, match="adds up to"):
+        next(run.release(1))

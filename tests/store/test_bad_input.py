@@ -17,6 +17,7 @@ from dpstream.errors import (
     StreamUnknown,
     WrongMasterKey,
 )
+from dpstream.release.settings import StreamSettings
 from dpstream.store import database
 from dpstream.store.master_key import ENVIRONMENT
 
@@ -208,3 +209,12 @@ def test_the_sums_of_a_store_cannot_be_pickled(path):
         for thing in (store, visits(store)):
             with pytest.raises(TypeError, match="cannot be pickled"):
                 pickle.dumps(thing)
+
+
+def test_settings_of_a_sum_make_no_counter(path):
+    with dp.Store(path) as store:
+        before = everything(path)
+        for wrong in (StreamSettings.for_sum(9, BUDGET), {"horizon": 9}, None):
+            with pytest.raises(InvalidArgument, match=r"settings must be what StreamSettings\.for_counter returned"):
+                store.open_counter("visits", wrong)
+        assert everything(path) == before

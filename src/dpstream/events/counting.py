@@ -25,6 +25,7 @@ from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.counter import Counter
 from dpstream.release.error_bars import error_bars
+from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import Neighbours, StreamSettings
 from dpstream.store import DurableCounter, Store, StreamInfo
 
@@ -150,6 +151,8 @@ class CountRun:
     counter: Counter[Any] | DurableCounter | None = None
     store: Store | None = None
     _fingerprints: ContributionLimit | None = field(default=None, repr=False)
+    #: How many rows and steps the tally had when its steps were checked.
+    _checked: tuple[int, int] = field(default=(0, 0), repr=False)
 
     def __post_init__(self) -> None:
         options = self.options
@@ -221,37 +224,45 @@ class CountRun:
                 raise StoreMismatch(name=self.options.name, setting=setting, stored=stored.get(setting), given=value)
 
     def _open_counter(self) -> None:
-        """Make the counter, or go on with the stored one."""
+        """Make the counter, or go on with the stored one. Settings are built and steps are checked once, here."""
         options, horizon = self.options, self.horizon
-        settings: dict[str, Any] = {
-            "shape": (len(options.measure.names),) if options.measure.by else (),
-            "per_person": options.measure.bound * options.max_contributions,
-            "mechanism": self._mechanism(horizon),
-            "neighbours": options.neighbours,
-        }
+        settings = StreamSettings.for_counter(
+            horizon,
+            options.budget,
+            shape=(len(options.measure.names),) if options.measure.by else (),
+            per_person=options.measure.bound * options.max_contributions,
+            mechanism=self._mechanism(horizon),
+            neighbours=options.neighbours,
+        )
+        self._check_steps(settings)
         if options.store is None:
-            self.counter = Counter(horizon, options.budget, **settings)
-            self._check_steps(self.counter.settings)
-        else:
-            self._check_steps(StreamSettings.for_counter(horizon, options.budget, **settings))
-            # Only now: what is refused leaves no store behind.
-            self.store = self.store or Store(options.store)
-            source = json.dumps(options.source(self._start), ensure_ascii=False)
-            if options.user is not None:
-                settings |= {"rows_per_person": options.max_contributions, "people": options.max_users}
-            self.counter = self.store.counter(options.name, horizon, options.budget, **settings, source=source)
+            self.counter = Counter.resume(settings, settings.noise_stream(), SecretState.start(settings))
+            return
+        # Only now: what is refused leaves no store behind.
+        self.store = self.store or Store(options.store)
+        self.counter = self.store.open_counter(
+            options.name,
+            settings,
+            source=json.dumps(options.source(self._start), ensure_ascii=False),
+            rows_per_person=None if options.user is None else options.max_contributions,
+            people=options.max_users,
+        )
 
     def _check_steps(self, settings: StreamSettings) -> None:
-        """Refuse steps that are too large, all of them before any is released."""
-        for first in range(self.published, self.tally.steps, PIECE):
-            last = min(first + PIECE, self.tally.steps)
+        """Refuse steps that are too large, all of them before any is released; what was checked is not again."""
+        tally = self.tally
+        if (tally.rows, tally.steps) == self._checked:
+            return
+        for first in range(self.published, tally.steps, PIECE):
+            last = min(first + PIECE, tally.steps)
             try:
-                settings.check_rows(self.tally.inputs(first, last - first))
+                settings.check_rows(tally.inputs(first, last - first))
             except InputOutOfBound as error:
                 raise SourceDamaged(
                     where=f"one of the steps {first + 1:,} to {last:,}",
                     what=f"adds up to {error.given:,}, but one step holds from {error.least:,} to {error.most:,}",
                 ) from None
+        self._checked = tally.rows, tally.steps
 
     def _mechanism(self, horizon: int | None) -> Mechanism | str:
         chosen = self.options.mechanism
@@ -309,13 +320,14 @@ class CountRun:
         """Release the steps up to `closed`, piece by piece. Steps of a store are durable when they come out of here."""
         counter = self.counter
         assert counter is not None  # noqa: S101
+        self._check_steps(counter.settings)
         while self.published < closed:
             count = min(PIECE, closed - self.published)
             inputs = self.tally.inputs(self.published, count)
             if isinstance(counter, DurableCounter):
-                values = counter.extend(inputs, self.published, contributions=self._contributions(count))
+                values = counter.extend_checked(inputs, self.published, contributions=self._contributions(count))
             else:
-                values = counter.extend(inputs)
+                values = counter.extend_checked(inputs)
             self.published += count
             yield values
 

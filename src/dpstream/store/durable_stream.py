@@ -220,11 +220,21 @@ class DurableStream(Generic[L]):
         TooManyPeople
             If there is no room for so many people; nothing changes.
         """
+        return self.extend_checked(self._settings.check_rows(xs), first_position, contributions=contributions)
+
+    def extend_checked(
+        self,
+        rows: NDArray[Any],
+        first_position: int | None = None,
+        *,
+        contributions: Contributions | None = None,
+    ) -> NDArray[Any]:
+        """Do what `extend` does with rows that `settings.check_rows` returned; they are not checked again."""
         with self._files.turn():
             live = self._current()
             self._counted = None if contributions is None else self._with_more_people(contributions)
             try:
-                return self._take(live, self._settings.check_rows(xs), first_position)
+                return self._take(live, rows, first_position)
             finally:
                 self._counted = None
 

@@ -222,6 +222,20 @@ class Store:
             participation=participation,
             neighbours=neighbours,
         )
+        return self.open_counter(name, settings, source=source, rows_per_person=rows_per_person, people=people)
+
+    def open_counter(
+        self,
+        name: str,
+        settings: StreamSettings,
+        *,
+        source: str = "",
+        rows_per_person: int | None = None,
+        people: int = 1_000_000,
+    ) -> DurableCounter:
+        """Create or reopen the counter of these settings, which `StreamSettings.for_counter` checked; see `counter`."""
+        if not isinstance(settings, StreamSettings) or settings.lane != "exact":
+            raise InvalidArgument("settings", settings, "what StreamSettings.for_counter returned")
         own = {"source": check_source(source), "rows_per_person": check_rows_per_person(rows_per_person, settings)}
         room = None if rows_per_person is None else check_whole("people", people)
         return self._opened(name, settings, own, lambda lease: DurableCounter(self._files, lease, settings), room)
