@@ -165,8 +165,8 @@ BUGS = (
     Bug(
         "count: what one person adds without their number of rows",
         "events/counting.py",
-        '"per_person": options.measure.bound * options.max_contributions,',
-        '"per_person": options.measure.bound,',
+        "per_person=options.measure.bound * options.max_contributions,",
+        "per_person=options.measure.bound,",
         ("tests/cli/test_count.py", "tests/cli/test_count_store.py"),
         ("--door", "count, three rows on a day"),
     ),
