@@ -10,7 +10,7 @@ from dpstream import zcdp
 from dpstream.audit import table
 from dpstream.audit.threads import ThreadCheck
 from dpstream.audit.timing import time_counter
-from dpstream.cli import audit as command
+from dpstream.cli import audit_run as command
 from dpstream.cli.app import app
 from dpstream.mechanisms import Binary
 from tests.audit.subjects import OneNodeShort

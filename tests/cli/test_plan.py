@@ -1,7 +1,9 @@
 """`dpstream plan`: the sentence is true, and its inverse finds the least budget."""
 
+import inspect
 import json
 import sys
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from dpstream.mechanisms import BalancedToeplitz, Binary, GrowingSmooth, SignedD
 from dpstream.release.error_bars import half_width, rounded_variance
 from dpstream.release.least_budget import largest_error, mean_rounded_variance, widest_noise
 from dpstream.release.noise_law import noise_at
+from dpstream.release.plan import Objective
 
 app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
 app.command()(plan)
@@ -240,3 +243,9 @@ def test_no_mean_is_above_its_maximum(budget, end):
 def test_the_mean_is_that_of_every_release(mechanism, scale):
     wanted = np.mean([rounded_variance(noise_at(mechanism, scale, t)) for t in range(1, 301)])
     assert mean_rounded_variance(mechanism, scale, 300) == pytest.approx(wanted, rel=1e-6)
+
+
+def test_all_objectives_of_the_library_can_be_asked_for():
+    # The option repeats them: the library's list is not loaded to print a usage error.
+    option = inspect.signature(plan, eval_str=True).parameters["objective"].annotation.__origin__
+    assert set(get_args(option)) == set(get_args(Objective))

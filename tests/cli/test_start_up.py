@@ -22,6 +22,7 @@ HEAVY = {
     "dpstream.paper",
     "dpstream.store",
 }
+LIGHT = [name for name in COMMANDS if name != "compare"]
 PROGRAM = """
 import json, sys
 sys.argv = ["dpstream", *json.loads(sys.argv[1])]
@@ -48,9 +49,15 @@ def loaded(*arguments):
         (("-h",), 0),
         (("cuont",), 2),
         (("--nonsense",), 2),
-        (("count", "--help"), 0),
-        (("count", "--tiem", "when"), 2),
         (("count", "visits.csv"), 2),
+        (("plan", "--horizon", "9"), 2),
+        (("plan", "--rho", "1"), 2),
+        (("plan", "--horizon", "9", "--target-error", "5", "--rho", "1"), 2),
+        (("audit", "--rho", "1", "--epsilon", "1"), 2),
+        (("store", "show"), 2),
+        (("store", "releases", "--help"), 0),
+        *(((name, "--help"), 0) for name in LIGHT),
+        *(((name, "--nonsense"), 2) for name in LIGHT),
     ],
 )
 def test_nothing_heavy_is_loaded(arguments, status):

@@ -11,7 +11,7 @@ from dpstream.errors import BudgetError
 if TYPE_CHECKING:
     from dpstream.budget import Budget
 
-__all__ = ["Delta", "Epsilon", "Rho", "budget_in_words", "budget_of"]
+__all__ = ["Delta", "Epsilon", "Rho", "budget_in_words", "budget_of", "check_budget_options"]
 
 PANEL = "Budget: how much may be learned about one person"
 
@@ -34,14 +34,21 @@ def budget_of(rho: float | None, epsilon: float | None, delta: float | None, def
     BudgetError
         If they ask for none, where there is no default, or for two.
     """
-    from dpstream.budget import approx_dp, pure_dp, zcdp
-
     if rho is None and epsilon is None and delta is None and default is not None:
         return default
-    if rho is not None and epsilon is None and delta is None:
+    check_budget_options(rho, epsilon, delta)
+    from dpstream.budget import approx_dp, pure_dp, zcdp
+
+    if rho is not None:
         return zcdp(rho)
-    if epsilon is not None and rho is None:
-        return pure_dp(epsilon) if delta is None else approx_dp(epsilon, delta)
+    assert epsilon is not None  # noqa: S101
+    return pure_dp(epsilon) if delta is None else approx_dp(epsilon, delta)
+
+
+def check_budget_options(rho: float | None, epsilon: float | None, delta: float | None) -> None:
+    """Refuse options that state no budget, or two. Loads nothing: a usage error comes at once."""
+    if (rho is not None and epsilon is None and delta is None) or (epsilon is not None and rho is None):
+        return
     given = [f"--{name} {value:g}" for name, value in (("rho", rho), ("epsilon", epsilon), ("delta", delta)) if value]
     raise BudgetError(
         "the budget",

@@ -8,15 +8,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-import polars as pl
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from dpstream.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    import polars as pl
 
 FIRST_DAY, LAST_DAY = "2025-01-01", "2025-12-31"
 DAYS = 365
@@ -25,7 +26,7 @@ MOST_VISITS = 30
 #: Visits by day of the week, from Monday; wards and how they share the visits; the hours when people come.
 WEEK = (1.25, 1.1, 1.05, 1.05, 1.1, 0.8, 0.65)
 WARDS = {"emergency": 0.45, "maternity": 0.1, "outpatient": 0.35, "surgery": 0.1}
-HOURS = np.array([1, 1, 1, 1, 1, 2, 3, 6, 9, 10, 10, 9, 8, 8, 8, 7, 7, 6, 6, 5, 4, 3, 2, 1], dtype=float)
+HOURS = (1, 1, 1, 1, 1, 2, 3, 6, 9, 10, 10, 9, 8, 8, 8, 7, 7, 6, 6, 5, 4, 3, 2, 1)
 PATIENTS = 20_000
 #: The last days that are shown beside the truth.
 SHOWN = 10
@@ -51,6 +52,8 @@ def demo(
     console.print(
         f"{visits.height:,} visits of {visits['patient'].n_unique():,} patients, made up: {folder}/visits.csv"
     )
+    import polars as pl
+
     totals, plot = folder / "totals.csv", folder / "totals.svg"
     count = ["count", f"{folder}/visits.csv", "--time", "when", "--from", FIRST_DAY, "--through", LAST_DAY]
     count += ["--epsilon", "1", "--delta", "1e-6", "--horizon", str(DAYS), "--output", str(totals)]
@@ -95,6 +98,9 @@ def _program() -> str:
 
 def make_visits() -> pl.DataFrame:
     """A year of visits in order: busier on Mondays, in winter, and in a wave of influenza in February."""
+    import numpy as np
+    import polars as pl
+
     generator = np.random.default_rng(2025)
     day = np.arange(DAYS)
     begin = np.datetime64(FIRST_DAY, "D")
@@ -102,7 +108,7 @@ def make_visits() -> pl.DataFrame:
     season = 1 + 0.15 * np.cos(2 * np.pi * day / 365) + 0.5 * np.exp(-(((day - 45) / 12) ** 2))
     per_day = generator.poisson(110 * season * np.array(WEEK)[weekday])
     total = int(per_day.sum())
-    hour = generator.choice(24, size=total, p=HOURS / HOURS.sum())
+    hour = generator.choice(24, size=total, p=np.array(HOURS) / sum(HOURS))
     second = np.repeat(day, per_day) * 86_400 + hour * 3600 + generator.integers(0, 3600, total)
     # Few people come often: a patient's share falls with the rank.
     share = 1 / np.arange(10, PATIENTS + 10) ** 0.7
@@ -124,6 +130,8 @@ def _run(console: Console, arguments: list[str]) -> None:
 
 
 def _beside_truth(releases: pl.DataFrame, visits: pl.DataFrame) -> Table:
+    import polars as pl
+
     daily = visits.group_by(pl.col("when").dt.date().cast(pl.String).alias("start")).len().sort("start")
     both = releases.join(daily.with_columns(truth=pl.col("len").cum_sum()), on="start").tail(SHOWN)
     table = Table(

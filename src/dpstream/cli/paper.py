@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dpstream.cli.app import Interrupted
-from dpstream.paper.content import VERDICTS, Outcome
-from dpstream.paper.run import make_report
+
+if TYPE_CHECKING:
+    from dpstream.paper.content import Outcome
 
 __all__ = ["paper"]
 
@@ -30,6 +31,8 @@ def paper(
 
     Example: dpstream paper --quick --output paper-report
     """
+    from dpstream.paper.run import make_report
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -52,6 +55,8 @@ def paper(
 
 
 def _summary(outcome: Outcome) -> str:
+    from dpstream.paper.content import VERDICTS
+
     counts = Counter(claim.verdict for claim in outcome.claims)
     listed = ", ".join(f"{counts[verdict]} {mark} {words}" for verdict, (mark, words) in VERDICTS.items())
     return f"{len(outcome.parts)} tables and figures; {len(outcome.claims)} claims: {listed}."

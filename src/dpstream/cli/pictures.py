@@ -7,16 +7,15 @@ import html
 import io
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-import typer
 
 from dpstream.budget import Budget, noise_scale
 from dpstream.charts import ACCENT, GREY, curve, new_figure, require_matplotlib
 from dpstream.cli.budget_options import budget_in_words
-from dpstream.cli.targets import NotWritten, Target, check_target, opened
+from dpstream.cli.targets import NotWritten, Plot, Target, check_target, opened
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.binary import Binary
@@ -41,10 +40,6 @@ __all__ = [
 ]
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html")
-
-Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw a picture: .png, .svg, .pdf or .html (extra: plot).")
-]
 
 
 def check_picture(path: Path | None) -> None:

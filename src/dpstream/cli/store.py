@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,12 +22,11 @@ from dpstream.cli.budget_options import budget_in_words
 from dpstream.cli.output import check_output, frame_of, narrow_table, number, progress_bar, say, show_table, write_rows
 from dpstream.cli.targets import opened
 from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
-from dpstream.release.error_bars import release_stddev
-from dpstream.store import Store
-from dpstream.store.composition import Spent, budget_as_json
-from dpstream.store.database import MIGRATIONS
-from dpstream.store.files import check_file, check_path
-from dpstream.store.verification import Verified
+
+if TYPE_CHECKING:
+    from dpstream.store import Store, StreamInfo
+    from dpstream.store.composition import Spent
+    from dpstream.store.verification import Verified
 
 __all__ = ["store_app"]
 
@@ -51,6 +50,8 @@ def list_streams(file: File, as_json: AsJson = False) -> None:
     with existing_store(file) as store:
         streams, spent = store.streams(), store.spent()
     if as_json:
+        from dpstream.store.composition import budget_as_json
+
         found = [asdict(info) | {"budget": budget_as_json(info.budget)} for info in streams]
         typer.echo(json.dumps({"streams": found, "spent": vars(spent)}, ensure_ascii=False))
         return
@@ -77,35 +78,37 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
 
     Example: dpstream store show counts.db visits
     """
+    from dpstream.release.error_bars import release_stddev
+
     with existing_store(file) as store:
-        row = store._row(name)
-        settled, promise = store.settings(name), store.describe(name)
-    t = max(row.t, 1)
-    stddev, left = release_stddev(settled, t), None if settled.horizon is None else settled.horizon - row.t
-    position = None if row.first_position is None else row.first_position + row.t - 1
-    state = {"steps": row.t, "remaining": left, "position": position, "retired": bool(row.retired)}
+        stream, promise, info = store.settings(name), store.describe(name), stream_named(store, name)
+    left = None if info.horizon is None else info.horizon - info.t
+    stddev = release_stddev(stream, max(info.t, 1))
+    settings = dict(
+        sorted((stream.as_json() | {"source": info.source, "rows_per_person": info.rows_per_person}).items())
+    )
     if as_json:
-        made = {"name": name} | state | {"stddev": stddev, "settings": row.settings, "promise": promise}
+        state = {"steps": info.t, "remaining": left, "position": info.position, "retired": info.retired}
+        made = {"name": name} | state | {"stddev": stddev, "settings": settings, "promise": promise}
         typer.echo(json.dumps(made, ensure_ascii=False))
         return
-    settings = row.settings
-    participation, rows_per_person = settings.pop("participation"), settings.pop("rows_per_person", None)
+    participation, rows_per_person = settings.pop("participation"), settings.pop("rows_per_person")
     one_person = (
         {"steps of one person": f"at most {participation['times']}, at least {participation['separation']} apart"}
         if rows_per_person is None
         else {"rows of one person": f"at most {rows_per_person:,}, in whatever steps"}
     )
     facts: dict[str, Any] = {
-        "kind": "counter" if settings.pop("lane") == "exact" else "running sum",
-        "steps": f"{row.t:,}",
+        "kind": info.kind,
+        "steps": f"{info.t:,}",
         "remaining": "without end" if left is None else f"{left:,}",
         "stddev of the last release": f"{stddev:.4g}",
-        "position of the last step": "none" if position is None else position,
-        "retired": "yes" if row.retired else "no",
-        "times opened": f"{row.generation:,}",
-        **settings,
-        "mechanism": repr(settled.mechanism),
-        "budget": budget_in_words(settled.budget),
+        "position of the last step": "none" if info.position is None else info.position,
+        "retired": "yes" if info.retired else "no",
+        "times opened": f"{info.opened:,}",
+        **{key: value for key, value in settings.items() if key != "lane"},
+        "mechanism": repr(stream.mechanism),
+        "budget": budget_in_words(stream.budget),
         **one_person,
     }
     facts = {key: "none" if value is None else value for key, value in facts.items()}
@@ -138,12 +141,12 @@ def releases(
     form = None if output is None else check_output(output)
     with existing_store(file) as store:
         found = store.releases(name, since)
-        settings = store._row(name).settings
-    shape = tuple(settings["shape"])
+        info = stream_named(store, name)
+    shape = info.shape
     console = Console()
     if output is not None and form is not None:
         with opened("--output", output) as target:
-            write_rows([frame_of(found, shape, settings["dtype"], flat=form == "csv")], form, target)
+            write_rows([frame_of(found, shape, info.dtype, flat=form == "csv")], form, target)
             if target is not None:
                 target.finish()
         if not as_json:
@@ -221,9 +224,7 @@ def retire(
     Example: dpstream store retire counts.db visits --yes
     """
     with existing_store(file) as store:
-        info = next((info for info in store.streams() if info.name == name), None)
-        if info is None:
-            raise StreamUnknown(name=name)
+        info = stream_named(store, name)
         if not yes:
             typer.confirm(f"{name} has {number(info.t, 'release')}. End it for good?", abort=True)
         store.retire(name)
@@ -238,10 +239,22 @@ def existing_store(file: Path) -> Store:
     NotAStore
         If there is no file, or something else.
     """
+    from dpstream.store import Store
+    from dpstream.store.database import MIGRATIONS
+    from dpstream.store.files import check_file, check_path
+
     path = check_path(file)
     if not check_file(path, newest=len(MIGRATIONS)):
         raise NotAStore(path=str(file), found="there is no such file")
     return Store(path)
+
+
+def stream_named(store: Store, name: str) -> StreamInfo:
+    """Return what the store lists of this stream; refuse a name that it does not have."""
+    for info in store.streams():
+        if info.name == name:
+            return info
+    raise StreamUnknown(name=name)
 
 
 def _bar(progress: Progress, name: str) -> Callable[[float], None]:

@@ -9,11 +9,18 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
+
+import typer
 
 from dpstream.errors import DpstreamError, InvalidArgument
 
-__all__ = ["NotWritten", "Target", "check_target", "opened"]
+__all__ = ["NotWritten", "Plot", "Target", "check_target", "opened"]
+
+#: The option that draws a picture; `pictures` draws.
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw a picture: .png, .svg, .pdf or .html (extra: plot).")
+]
 
 
 class NotWritten(DpstreamError):

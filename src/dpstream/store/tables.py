@@ -194,6 +194,8 @@ class StreamInfo:
         What one person adds to one step at most, and in how many steps.
     opened
         How often it was opened for writing.
+    shape, dtype
+        Those of a release.
     """
 
     name: str
@@ -209,6 +211,8 @@ class StreamInfo:
     per_person: float
     participation: Participation
     opened: int
+    shape: tuple[int, ...]
+    dtype: str
 
 
 def stream_info(row: StreamRow, path: str) -> StreamInfo:
@@ -228,6 +232,8 @@ def stream_info(row: StreamRow, path: str) -> StreamInfo:
         settings["per_person"],
         Participation(**settings["participation"]),
         row.generation,
+        tuple(settings["shape"]),
+        settings["dtype"],
     )
 
 
