@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dpstream
-from dpstream import mechanisms
+from dpstream import Participation, mechanisms
 from dpstream.cli.app import app
 from dpstream.cli.mechanism_speed import nanoseconds_a_release
 from dpstream.mechanisms.catalogue import ENTRIES
@@ -176,3 +176,36 @@ def test_mechanisms_of_ones_own(tmp_path, monkeypatch):
         result = invoke("--horizon", "41", "--no-speed", "--mechanism", name)
         assert result.exit_code == 2
         assert message in result.output
+
+
+def test_errors_under_participation_and_for_windows():
+    result = invoke("--horizon", "64", "--participation", "2x16", "--windows", "1,7", "--no-speed", "--json")
+    assert result.exit_code == 0
+    rows = {row["mechanism"]: row for row in json.loads(result.output)["gaussian"]}
+    epochs = Participation(2, 16)
+    for name, made in (("Independent", mechanisms.Independent(64)), ("Binary", mechanisms.Binary(64))):
+        assert rows[name]["largest"] == pytest.approx(made.max_variance(participation=epochs))
+        assert rows[name]["sensitivity"] == pytest.approx(made.sensitivity(epochs))
+        assert rows[name]["windows"] == pytest.approx(
+            [made.max_variance(window=w, participation=epochs) for w in (1, 7)]
+        )
+    fitted = mechanisms.FittedToeplitz.fit(64, participation=epochs, windows=(1, 7))
+    assert rows["FittedToeplitz"]["windows"][1] == pytest.approx(fitted.max_variance(window=7, participation=epochs))
+    table = invoke("--horizon", "64", "--windows", "1,7", "--no-speed", "--mechanism", "Binary")
+    assert "last 7" in table.output
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "problem"),
+    [
+        ("--participation", "8", "TIMESxSEPARATION, such as 8x256"),
+        ("--participation", "0x4", "TIMESxSEPARATION, such as 8x256"),
+        ("--windows", "1;7", "whole numbers separated by commas"),
+        ("--windows", "7,1", "in increasing order"),
+        ("--windows", "1,1001", "at most the horizon"),
+    ],
+)
+def test_bad_participation_and_windows(option, text, problem):
+    result = invoke("--no-speed", option, text)
+    assert result.exit_code != 0
+    assert problem in " ".join((result.output + str(result.exception)).split())

@@ -190,13 +190,14 @@ def test_never_worse_than_the_others_and_never_understated(n, participation, win
         Independent(n),
     ]
     if windows is not None:
-        made = [FittedToeplitz.fit(n, windows=windows)]
+        # Windows nearly as long as the stream gain by normalised columns, which the exact lane streams slowly.
+        made = [FittedToeplitz.fit(n, windows=windows, normalized=normalized) for normalized in (False, True)]
         references = [FittedToeplitz.fit(n, windows=(w,), buffers=4).max_variance(window=w) for w in windows]
 
         def worst(m):
             return max(m.max_variance(window=w) / r for w, r in zip(windows, references, strict=True))
 
-        assert worst(made[0]) <= 1.001 * min(map(worst, others))
+        assert min(map(worst, made)) <= 1.001 * min(map(worst, others))
     else:
         made = [
             FittedToeplitz.fit(n, participation=participation),

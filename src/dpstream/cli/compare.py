@@ -19,8 +19,12 @@ from dpstream.cli.output import narrow_table, progress_bar, say, show_table
 from dpstream.cli.own_mechanism import own_mechanism
 from dpstream.cli.pictures import Plot, check_picture, save_picture
 from dpstream.errors import DpstreamError, InvalidArgument
+from dpstream.mechanisms.banded import Banded
+from dpstream.mechanisms.banded_inverse import BandedInverse
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.catalogue import ENTRIES, Entry, entries_for, entry_named, mechanism_named
+from dpstream.mechanisms.fitted_toeplitz import FittedToeplitz, check_windows
+from dpstream.participation import Participation
 
 TITLES: dict[NoiseLaw, str] = {
     "gaussian": "Gaussian noise: variance of a release is V / (2ρ)",
@@ -44,6 +48,28 @@ class Row:
     draws_mean: float
     memory: int
     nanoseconds: float | None = None
+    windows: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Question:
+    """What errors are compared under: how often one person may appear, and sums of how many last steps are wanted."""
+
+    participation: Participation | None = None
+    windows: tuple[int, ...] = ()
+
+    def made(self, entry: Entry, horizon: int, law: NoiseLaw) -> Mechanism:
+        """Make an entry's mechanism, one that can be fitted to the question for just that."""
+        if self == Question():
+            return entry.make(horizon, law)
+        if entry.name == "FittedToeplitz":
+            return FittedToeplitz.fit(horizon, participation=self.participation, windows=self.windows or None)
+        if entry.name == "Banded" and self.participation is not None:
+            bands = min(self.participation.separation, 64)
+            return Banded.fit(horizon, participation=self.participation, bands=bands)
+        if entry.name == "BandedInverse" and self.participation is not None:
+            return BandedInverse.fit(horizon, participation=self.participation)
+        return entry.make(horizon, law)
 
 
 def compare(
@@ -53,6 +79,19 @@ def compare(
         typer.Option(
             help="Only this one: a name, or module:object for one of your own (a mechanism, or a class or function that"
             " makes one from a horizon). May be given several times."
+        ),
+    ] = None,
+    participation: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIMESxSEPARATION",
+            help="How often one person may appear: 8x256 is at most 8 times, at least 256 steps apart.",
+        ),
+    ] = None,
+    windows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEPS,STEPS,…", help="Sums of the last so many steps, such as 1,7,30: an error for each."
         ),
     ] = None,
     rho: Rho = None,
@@ -74,9 +113,12 @@ def compare(
     Example: dpstream compare --mechanism SmoothBinary --mechanism BalancedToeplitz --no-speed
 
     Example: dpstream compare --horizon 100 --epsilon 1 --delta 1e-6 --no-speed
+
+    Example: dpstream compare --horizon 128 --participation 4x32 --windows 1,7 --no-speed
     """
     check_picture(plot)
     horizon = check_horizon(horizon)
+    question = Question(_participation(participation), _windows(windows, horizon))
     given = any(value is not None for value in (rho, epsilon, delta))
     budget = budget_of(rho, epsilon, delta) if given else None
     if plot is not None and budget is not None and budget.noise == "laplace":
@@ -86,13 +128,13 @@ def compare(
     answer: dict[str, object] = {"horizon": horizon, "budget": None if budget is None else repr(budget)}
     for law in laws:
         made, left_out = (
-            _made(entries_for(horizon, law), law, horizon, optimal=optimal)
+            _made(entries_for(horizon, law), law, horizon, question, optimal=optimal)
             if not mechanism
             else _asked_for(mechanism, law, horizon)
         )
         if not made and not left_out:
             continue
-        rows = [_row(name, mechanism, horizon, budget) for name, mechanism in made.items()]
+        rows = [_row(name, mechanism, horizon, budget, question) for name, mechanism in made.items()]
         if speed:
             taken = nanoseconds_a_release(list(made.values()), horizon)
             rows = [replace(row, nanoseconds=one) for row, one in zip(rows, taken, strict=True)]
@@ -102,7 +144,7 @@ def compare(
             answer[law] = [asdict(row) for row in rows]
             answer[f"{law} left out"] = left_out
         else:
-            _print_table(console, law, rows, left_out, horizon, budget)
+            _print_table(console, law, rows, left_out, horizon, budget, question.windows)
     if as_json:
         typer.echo(json.dumps(answer, ensure_ascii=False))
         return
@@ -117,7 +159,7 @@ def compare(
 
 
 def _made(
-    entries: list[Entry], law: NoiseLaw, horizon: int, *, optimal: bool
+    entries: list[Entry], law: NoiseLaw, horizon: int, question: Question, *, optimal: bool
 ) -> tuple[dict[str, Mechanism], dict[str, str]]:
     """The mechanisms that reach the horizon, solved; and why the others are left out."""
     made: dict[str, Mechanism] = {}
@@ -131,7 +173,7 @@ def _made(
                 left_out[entry.name] = "it takes seconds to minutes to find; ask for it with --optimal"
                 continue
             try:
-                mechanism = entry.make(horizon, law)
+                mechanism = question.made(entry, horizon, law)
                 mechanism.max_variance(horizon)  # what is slow to find is found here, and then remembered
             except DpstreamError as error:
                 left_out[entry.name] = str(error)
@@ -155,21 +197,62 @@ def _asked_for(names: list[str], law: NoiseLaw, horizon: int) -> tuple[dict[str,
     return made, {}
 
 
-def _row(name: str, mechanism: Mechanism, horizon: int, budget: Budget | None) -> Row:
-    largest, mean = mechanism.max_variance(horizon), mechanism.mean_variance(horizon)
+def _row(name: str, mechanism: Mechanism, horizon: int, budget: Budget | None, question: Question) -> Row:
+    person = question.participation
+    errors = [
+        mechanism.max_variance(horizon, participation=person),
+        mechanism.mean_variance(horizon, participation=person),
+    ]
+    errors += [mechanism.max_variance(horizon, window=w, participation=person) for w in question.windows]
     if budget is not None:
         # V is the variance per squared scale of one draw of sensitivity 1.
         unit = budget.scale(1.0) * (math.sqrt(2) if budget.noise == "laplace" else 1.0)
-        largest, mean = unit * math.sqrt(largest), unit * math.sqrt(mean)
-    draws = mechanism.draws_per_step
-    return Row(name, largest, mean, mechanism.sensitivity(), draws.worst, draws.average, mechanism.memory)
+        errors = [unit * math.sqrt(error) for error in errors]
+    draws, (largest, mean, *windows) = mechanism.draws_per_step, errors
+    return Row(
+        name,
+        largest,
+        mean,
+        mechanism.sensitivity(person),
+        draws.worst,
+        draws.average,
+        mechanism.memory,
+        windows=tuple(windows),
+    )
+
+
+def _participation(text: str | None) -> Participation | None:
+    """Read TIMESxSEPARATION."""
+    if text is None:
+        return None
+    times, x, separation = text.lower().partition("x")
+    if not (x and times.isdecimal() and separation.isdecimal() and int(times) and int(separation)):
+        raise InvalidArgument("--participation", text, "TIMESxSEPARATION, such as 8x256")
+    return Participation(int(times), int(separation))
+
+
+def _windows(text: str | None, horizon: int) -> tuple[int, ...]:
+    """Read lengths of windows, separated by commas."""
+    if text is None:
+        return ()
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise InvalidArgument("--windows", text, "whole numbers separated by commas, such as 1,7,30")
+    return check_windows([int(part) for part in parts], horizon)
 
 
 def _print_table(
-    console: Console, law: NoiseLaw, rows: list[Row], left_out: dict[str, str], horizon: int, budget: Budget | None
+    console: Console,
+    law: NoiseLaw,
+    rows: list[Row],
+    left_out: dict[str, str],
+    horizon: int,
+    budget: Budget | None,
+    windows: tuple[int, ...],
 ) -> None:
     what = "V" if budget is None else "std"
-    headings = ["mechanism", f"max {what}", f"mean {what}", "sensitivity", "draws", "memory"]
+    headings = ["mechanism", f"max {what}", f"mean {what}", *(f"last {w}" for w in windows), "sensitivity", "draws"]
+    headings += ["memory"]
     timed = any(row.nanoseconds is not None for row in rows)
     headings += ["ns"] * timed
     notes = {entry.name: entry.note_for(law) for entry in ENTRIES if law in entry.laws}
@@ -177,7 +260,8 @@ def _print_table(
     about = TITLES[law] if budget is None else budget_in_words(budget)
     table = narrow_table(headings, title=f"{horizon:,} releases. {about}", words=("note",))
     for row in rows:
-        cells = [row.mechanism, f"{row.largest:.2f}", f"{row.mean:.2f}", f"{row.sensitivity:.3f}"]
+        cells = [row.mechanism, *(f"{error:.2f}" for error in (row.largest, row.mean, *row.windows))]
+        cells += [f"{row.sensitivity:.3f}"]
         cells += [f"{row.draws_worst} ({row.draws_mean:.2f})", f"{row.memory:,}"]
         cells += [] if row.nanoseconds is None else [f"{row.nanoseconds:,.0f}"]
         table.add_row(*[*cells, notes.get(row.mechanism, "yours")][: len(headings)])

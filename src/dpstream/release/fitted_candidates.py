@@ -31,6 +31,7 @@ class Question:
     windows: tuple[int, ...]
     objective: str
     vectors: int
+    exact: bool
 
 
 def fitted_candidates(question: Question, left_out: dict[str, str]) -> Iterator[Mechanism]:
@@ -43,10 +44,12 @@ def fitted_candidates(question: Question, left_out: dict[str, str]) -> Iterator[
     epochs = Participation(question.participation.reach(T), question.participation.separation)
     objective: Literal["max", "mean"] = "mean" if question.objective == "mean" else "max"
     makers: list[tuple[str, Callable[[], Mechanism]]] = [
-        (f"FittedToeplitz, {buffers} buffers", lambda b=buffers: _fitted(T, epochs, windows, objective, b))  # type: ignore[misc]
+        (f"FittedToeplitz, {buffers} buffers", lambda b=buffers: _fitted(question, epochs, objective, b))  # type: ignore[misc]
         for buffers in ((3,) if windows else (2, 4))
     ]
-    if epochs.times > 1 and not windows:
+    if windows and not question.exact:
+        makers.append(("FittedToeplitz, normalised", lambda: _fitted(question, epochs, objective, 3, normalized=True)))
+    if epochs.times > 1 and not windows and not question.exact:
         bands = min(epochs.separation, max(2, question.vectors - 1))
         if T <= BANDED_STEPS:
             makers.append(
@@ -63,14 +66,23 @@ def fitted_candidates(question: Question, left_out: dict[str, str]) -> Iterator[
 
 
 def _fitted(
-    horizon: int,
+    question: Question,
     participation: Participation,
-    windows: tuple[int, ...] | None,
     objective: Literal["max", "mean"],
     buffers: int,
+    *,
+    normalized: bool | None = None,
 ) -> FittedToeplitz:
+    # In the exact lane only real families without scales have an engine of their own.
+    plain = False if question.exact else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitNotConverged)  # a plan ranks it by the error that it has
         return FittedToeplitz.fit(
-            horizon, participation=participation, windows=windows, objective=objective, buffers=buffers
+            question.horizon,
+            participation=participation,
+            windows=question.windows or None,
+            objective=objective,
+            buffers=buffers,
+            complex_pairs=plain,
+            normalized=False if question.exact else normalized,
         )

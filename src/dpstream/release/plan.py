@@ -253,7 +253,7 @@ def plan(
         candidates = _candidates(horizon, budget.noise, objective, optimal, left_out)
         if horizon is not None and objective != "uniform" and (lengths or participation.reach(horizon) > 1):
             vectors = VECTORS if room is None else room // (math.prod(checked) * (8 if lane == "exact" else 4))
-            question = Question(horizon, budget.noise, participation, lengths, objective, vectors)
+            question = Question(horizon, budget.noise, participation, lengths, objective, vectors, lane == "exact")
             candidates = chain(candidates, fitted_candidates(question, left_out))
     else:
         candidates = _given(mechanisms, horizon, budget, left_out)
