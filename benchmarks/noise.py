@@ -287,7 +287,8 @@ def memory() -> Iterator[Row]:
 
     Allowed: the vectors that the mechanism states, one more for each buffer that is kept in float64 because it decays
     by less than 2^-12 a step, the caller's `out`, one that a tree pops before it pushes, and 2.4 MB besides: a stream
-    of four buffers grew by 1.8 MB within its first 200 steps, which one without tails did not.
+    of four buffers was seen to grow by 1.8 MB within its first 200 steps. Draws that need more bits are made in tiles
+    of their own and may be the reason; that was not taken apart.
     """
     vector = 4 * MILLION
     setup = """

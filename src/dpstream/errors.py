@@ -138,7 +138,7 @@ class CapacityError(_ErrorWithFields, ValueError):
 class HorizonExceeded(_ErrorWithFields):
     """A step past the last one that the privacy guarantee covers."""
 
-    message = "step {step} is past the horizon: this stream was built and priced for {horizon} steps"
+    message = "step {step} is past the horizon: this stream was built for {horizon} steps"
     horizon: int
     step: int
 
@@ -191,7 +191,7 @@ class MechanismTooShort(_ErrorWithFields, ValueError):
 
     def describe(self) -> str:
         asked = "horizon=None (no last step)" if self.horizon is None else f"horizon={self.horizon}"
-        return f"{self.mechanism} is built and priced for {self.holds} steps, but {asked} was asked for"
+        return f"{self.mechanism} is built for {self.holds} steps, but {asked} was asked for"
 
 
 class SumsTooLarge(_ErrorWithFields, ValueError):

@@ -121,7 +121,7 @@ def test_contributions_multiply_the_bound():
     assert three["error"] == pytest.approx(3 * one["error"], abs=3)
     assert six["error"] == as_bound["error"]
     text = invoke("--rho", "0.001", "--horizon", "100", "--max-contributions", "3").output
-    assert "Up to 3 rows of one person are priced as one row that adds 3." in text
+    assert "Up to 3 rows of one person are covered as one row that adds 3." in text
 
 
 def test_other_objectives_and_memory():

@@ -1,4 +1,4 @@
-"""The anytime Toeplitz mechanism: its error at every step, and its price against explicit matrices."""
+"""The anytime Toeplitz mechanism: its error at every step, and its sensitivity against explicit matrices."""
 
 import itertools
 
@@ -41,7 +41,7 @@ def test_ratio_to_the_known_horizon(exponent, buffers, most):
     assert max(m.variance(t) for t in range(1, 8)) <= most * square_root_sum(np.array([8.0]))[0] ** 2
 
 
-def test_price_against_every_step():
+def test_sensitivity_against_every_step():
     """At 2^20 all rows and columns can be looked at one by one, by other formulas."""
     m = AnytimeToeplitz(2**20)
     p, q = m.output_scale(1, 2**20), m.input_scale(1, 2**20)
@@ -79,7 +79,7 @@ def test_geometric_sums_against_ball_arithmetic(monkeypatch):
 
 
 @pytest.mark.parametrize("exponent", [40, pytest.param(50, marks=pytest.mark.heavy)])
-def test_price_against_longer_doubles(exponent):
+def test_sensitivity_against_longer_doubles(exponent):
     levels = AnytimeToeplitz(2**exponent)._levels
     wide = [
         type(side)(side.gaps.astype(np.longdouble), side.weights.astype(np.longdouble))

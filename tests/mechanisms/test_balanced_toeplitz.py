@@ -1,4 +1,4 @@
-"""The balanced Toeplitz mechanism: its error targets, and its price against explicit matrices."""
+"""The balanced Toeplitz mechanism: its error targets, and its sensitivity against explicit matrices."""
 
 import itertools
 import time
@@ -61,7 +61,7 @@ PARABOLA = np.polyfit(
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 10, 100, 777, 2048])
-def test_price_against_dense_inverse(horizon):
+def test_sensitivity_against_dense_inverse(horizon):
     m = BalancedToeplitz(horizon)
     L, R = m.factors()
     inverse = np.linalg.solve(L, np.tri(horizon))
@@ -71,7 +71,7 @@ def test_price_against_dense_inverse(horizon):
     np.testing.assert_allclose(m.variance(), m.sensitivity() ** 2 * (L**2).sum(axis=1), rtol=1e-12)
 
 
-def test_price_against_longer_doubles():
+def test_sensitivity_against_longer_doubles():
     """The margin of 1e-9 is far above what 2^20 steps lose in double precision."""
     m = BalancedToeplitz(2**18)
     left, right = m._sides
@@ -123,7 +123,7 @@ def test_more_or_fewer_buffers():
     assert BalancedToeplitz(1023, buffers=4) == BalancedToeplitz(1023)
 
 
-def test_priced_in_a_second():
+def test_its_sensitivity_takes_a_second():
     begin = time.process_time()
     BalancedToeplitz(2**20).max_variance()
     assert time.process_time() - begin < 5  # under one on a quiet machine

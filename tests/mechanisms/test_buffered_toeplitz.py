@@ -1,4 +1,4 @@
-"""Buffered Toeplitz: closed forms against sums, the price against inverted doubles, long horizons."""
+"""Buffered Toeplitz: closed forms against sums, the sensitivity against inverted doubles, long horizons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHAPES = [(1, 1), (2, 3), (7, 8), (250, 1), (250, 4), (1023, 16), (4096, 6)]
 
 
 @pytest.mark.parametrize(("T", "buffers"), SHAPES)
-def test_the_inverse_of_the_stored_factor_costs_what_is_charged(T: int, buffers: int) -> None:
+def test_the_inverse_of_the_stored_factor_costs_what_is_stated(T: int, buffers: int) -> None:
     for normalized in (False, True):
         m = BufferedToeplitz(T, buffers, normalized)
         # L as the stored doubles denote it, powers of 1 - gap taken exactly enough in long double.
@@ -101,7 +101,7 @@ def test_long_horizons_are_integrated_as_short_ones_are_summed(
         summed.max_variance(steps),
         summed.mean_variance(steps),
     )
-    price = summed.sensitivity(often)
+    stated = summed.sensitivity(often)
     assert summed.sensitivity_is_exact(often)
     assert [summed.variance(t) for t in (1, 50_000, T)] == pytest.approx(
         summed.variance()[[0, 49_999, T - 1]], rel=1e-9
@@ -110,7 +110,7 @@ def test_long_horizons_are_integrated_as_short_ones_are_summed(
     m = BufferedToeplitz(T, 4, normalized)
     found = m.max_variance(), m.mean_variance(), m.max_variance(steps), m.mean_variance(steps)
     assert found == pytest.approx(expected, rel=1e-6)
-    assert price <= m.sensitivity(often) <= 1.05 * price
+    assert stated <= m.sensitivity(often) <= 1.05 * stated
     assert not m.sensitivity_is_exact(often)
 
 

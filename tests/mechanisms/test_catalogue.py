@@ -98,3 +98,10 @@ def test_only_those_that_can_serve_are_listed():
     with pytest.raises(InvalidArgument) as caught:
         mechanism_named("what", None, "laplace")
     assert "one of Unbounded, GrowingSmooth for Laplace noise without a horizon" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", CLASSES.values(), ids=CLASSES)
+def test_signatures_say_where_none_may_stand(kind):
+    for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.default is None:
+            assert "None" in parameter.annotation, name

@@ -44,7 +44,7 @@ def test_one_draw_a_step_gives_the_covariance_of_the_whole_tree(horizon):
     np.testing.assert_allclose(L @ L.T, full @ full.T, atol=1e-12)
 
 
-def test_price_against_dense_matrices():
+def test_sensitivity_against_dense_matrices():
     for horizon in [*range(1, 34), 63, 64, 127, 200, 255, 256]:
         m = Honaker(horizon)
         L, R = m.factors()
@@ -52,7 +52,7 @@ def test_price_against_dense_matrices():
         assert m.sensitivity() == pytest.approx(np.linalg.norm(R, axis=0).max(), rel=1e-11)
 
 
-def test_price_is_that_of_the_height_and_below_it():
+def test_sensitivity_is_that_of_the_height_and_below_it():
     assert Honaker(512).sensitivity() == Honaker(1023).sensitivity()
     for height in range(2, 41):
         assert 0.8 * height < Honaker(2**height - 1).sensitivity() ** 2 < height
@@ -65,7 +65,7 @@ def test_known_values():
     assert m.mean_variance() == pytest.approx(24.852, rel=1e-5)
 
 
-def test_better_than_binary_by_at_most_two_before_pricing():
+def test_better_than_binary_by_at_most_two_with_the_sensitivity_of_nodes():
     for horizon in (7, 100, 10**6):
         rows = Binary(horizon).max_squared_row_norm(horizon) / Honaker(horizon).max_squared_row_norm(horizon)
         assert 1 < rows < 2

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -113,7 +112,6 @@ def test_a_last_digit_of_a_matrix_is_another_mechanism():
     assert FromCoefficients(moved).identity != FromCoefficients(coefficients).identity
 
 
-@dataclass(frozen=True)
 class Inner(SmoothBinary):
     """As many zeros as the class says."""
 

@@ -98,7 +98,7 @@ def test_the_partial_sums_leave_a_tail_of_the_size_that_the_asymptotics_predict(
     assert tail > float(r[N:] @ r[N:])
 
 
-def test_the_price_covers_the_inverse_of_the_stored_doubles() -> None:
+def test_the_sensitivity_covers_the_inverse_of_the_stored_doubles() -> None:
     m, T = LogMatrix(), 2**16
     r = inverse_in_long_double(m.coefficients(T))
     assert np.abs(r.astype(float) / m._right(T) - 1).max() < 1e-10

@@ -1,4 +1,4 @@
-"""The optimal mechanism: certificates, speed, price, refusals."""
+"""The optimal mechanism: certificates, speed, sensitivity, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exact price of the padded smooth tree's releases, held against dense matrices."""
+"""The exact sensitivity of the padded smooth tree's releases, held against dense matrices."""
 
 from math import comb
 
@@ -43,8 +43,8 @@ def test_never_above_the_nodes():
 
 
 def test_a_cut_costs_no_more_than_the_whole():
-    prices = [of_releases(4, 5, leaves) for leaves in range(2, comb(9, 4) + 1)]
-    assert all(np.diff(prices) >= -1e-12)
+    found = [of_releases(4, 5, leaves) for leaves in range(2, comb(9, 4) + 1)]
+    assert all(np.diff(found) >= -1e-12)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_known_values(horizon, shape, variance):
     assert 0.995 * variance <= SmoothBinary(horizon).max_variance() <= variance
 
 
-def test_the_papers_trees_priced_by_releases():
+def test_the_papers_trees_with_the_sensitivity_of_releases():
     for half, variance in ((5, 16.76), (7, 34.0), (12, 108.4)):
         assert half * of_releases(half, half, comb(2 * half, half)) == pytest.approx(variance, abs=0.06)
 

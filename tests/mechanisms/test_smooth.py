@@ -80,7 +80,7 @@ def test_chosen_product_is_the_least_and_ties_go_to_fewer_zeros():
             assert (m.zeros**power * m.ones, m.zeros) == min(pairs)
 
 
-def test_unpadded_prices_are_the_same():
+def test_unpadded_sensitivities_are_the_same():
     nodes = SmoothBinary(100, padded=False, sensitivity_of="nodes")
     releases = SmoothBinary(100, padded=False, sensitivity_of="releases")
     assert nodes.sensitivity() == releases.sensitivity()
@@ -181,7 +181,7 @@ def test_too_little_capacity():
     assert (caught.value.holds, caught.value.horizon) == (5, 6)
 
 
-def test_laplace_cannot_be_priced_by_releases():
+def test_laplace_has_no_sensitivity_of_releases():
     with pytest.raises(NoiseLawError, match=r"sensitivity_of='releases' needs Gaussian noise"):
         SmoothBinary(10, noise="laplace", sensitivity_of="releases")
 

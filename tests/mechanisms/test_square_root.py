@@ -1,4 +1,4 @@
-"""The square-root mechanism: coefficients, normalisation, price against inverted coefficients, refusals."""
+"""The square-root mechanism: coefficients, normalisation, sensitivity against inverted coefficients, refusals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_normalised_columns_all_have_norm_one(T: int) -> None:
     assert (R**2).sum(axis=0) == pytest.approx(np.ones(T), abs=1e-13)
 
 
-def test_scaling_by_the_column_norms_instead_would_understate_the_price() -> None:
+def test_scaling_by_the_column_norms_instead_would_understate_the_sensitivity() -> None:
     """F · diag(D), D the column norms of R, looks like column normalisation; its R = D⁻¹F⁻¹A is longer."""
     F, R = SquareRoot(250).factors()
     D = np.sqrt((R**2).sum(axis=0))
@@ -55,7 +55,7 @@ def test_scaling_by_the_column_norms_instead_would_understate_the_price() -> Non
 
 
 @pytest.mark.parametrize("normalized", [False, True])
-def test_the_price_covers_the_inverse_of_the_stored_doubles_at_a_million_steps(normalized: bool) -> None:
+def test_the_sensitivity_covers_the_inverse_of_the_stored_doubles_at_a_million_steps(normalized: bool) -> None:
     T = 2**20
     m = SquareRoot(T, normalized=normalized)
     r = inverse_in_long_double(m.coefficients(T))

@@ -1,4 +1,4 @@
-"""Several steps of one person: the price against brute force over all patterns."""
+"""Several steps of one person: the sensitivity against brute force over all patterns."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def worst_pattern(m: Any, T: int, often: Participation) -> float:
 
 @pytest.mark.parametrize("build", EXACT)
 @pytest.mark.parametrize("T", [1, 2, 5, 9, 12])
-def test_exact_prices_are_the_worst_pattern(build: Any, T: int) -> None:
+def test_exact_sensitivities_are_the_worst_pattern(build: Any, T: int) -> None:
     m = build(T)
     for times in (1, 2, 3, 5, 20):
         for separation in (1, 2, 4, 30):

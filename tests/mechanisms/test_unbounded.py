@@ -49,7 +49,7 @@ def test_no_element_moves_more_than_one_under_gaussian_noise(inner: type[Mechani
     m = Unbounded(inner)
     L, _ = m.factors(100)
     A = np.tri(100)
-    # What the releases cost; for a tree priced by its releases the nodes cost more than is charged.
+    # What the releases cost; for a tree with the sensitivity of its releases the nodes cost more.
     released = np.diag(A.T @ np.linalg.solve(L @ L.T, A))
     assert released.max() ** 0.5 <= m.sensitivity()
     if m.sensitivity_of == "nodes":
@@ -70,10 +70,10 @@ def test_no_element_moves_more_than_one_under_laplace_noise(inner: type[Mechanis
 def test_variances() -> None:
     m = Unbounded(SquareRoot)
     rows = (m.factors(300)[0] ** 2).sum(axis=1)
-    price = m.sensitivity() ** 2
-    assert [m.variance(t) for t in (1, 2, 63, 64, 300)] == pytest.approx(price * rows[[0, 1, 62, 63, 299]])
-    assert m.max_variance(300) == pytest.approx(price * rows.max())
-    assert m.mean_variance(300) == pytest.approx(price * rows.mean())
+    stated = m.sensitivity() ** 2
+    assert [m.variance(t) for t in (1, 2, 63, 64, 300)] == pytest.approx(stated * rows[[0, 1, 62, 63, 299]])
+    assert m.max_variance(300) == pytest.approx(stated * rows.max())
+    assert m.mean_variance(300) == pytest.approx(stated * rows.mean())
     f, j = INNER_SHARE["gaussian"], 10
     assert Unbounded().variance(2047) == pytest.approx(j / (1 - f) + SmoothBinary(1024).max_variance() / f, rel=1e-9)
     with pytest.raises(HorizonRequired, match="Unbounded has no horizon"):

@@ -79,7 +79,7 @@ def test_the_operator_in_the_dtype_used(name, dtype, coordinates):
 def test_long_horizons_in_float32(mechanism):
     """Decay rates near 1 are not representable in float32; the operator must hold all the same, 30,000 steps in.
 
-    The stream's own draws go through the priced recurrence in float64, where θ is right to 1e-16.
+    The stream's own draws go through the stated recurrence in float64, where θ is right to 1e-16.
     """
     steps, d = 30_000, 64
     stream = NoiseStream(mechanism, 1.0, d, key=fixed_key("long"), threads=1)

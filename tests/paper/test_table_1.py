@@ -92,7 +92,9 @@ def test_honaker_estimates_weigh_every_node_below():
 def test_streams_hold_what_their_mechanism_says(memory):
     for row in memory.rows:
         if row["mechanism"] == "Henzinger et al.":
-            assert row["vectors"] == 64 + (row["T"] // 2 if row["T"] > 64 else 0)  # a block, and what is owed
+            assert row["vectors"] == 64 + (
+                row["T"] // 2 if row["T"] > 64 else 0
+            )  # a block, and the sums kept for later
             assert row["vectors"] <= row["stated_vectors"]
         else:
             assert row["vectors"] == row["stated_vectors"]

@@ -423,7 +423,7 @@ def test_past_the_horizon_nothing_changes():
     [
         ({"mechanism": BufferedToeplitz(100), "budget": dp.pure_dp(1.0)}, NoiseLawError, "needs laplace noise"),
         ({"mechanism": Binary(100, noise="laplace")}, NoiseLawError, "needs gaussian noise"),
-        ({"mechanism": SmoothBinary(99)}, MechanismTooShort, "priced for 99 steps, but horizon=100 was asked for"),
+        ({"mechanism": SmoothBinary(99)}, MechanismTooShort, "built for 99 steps, but horizon=100 was asked for"),
         ({"mechanism": SmoothBinary(99), "horizon": None}, MechanismTooShort, "no last step"),
         ({"mechanism": "SmoothBinary"}, InvalidArgument, "mechanism must be 'auto' or a mechanism"),
         ({"mechanism": SmoothBinary}, InvalidArgument, "mechanism must be 'auto' or a mechanism"),

@@ -50,7 +50,7 @@ def test_errors_are_those_of_a_counter_built_with_them(budget, participation):
         assert row.mean_stddev == pytest.approx(math.sqrt((stddevs**2).mean()), rel=1e-3)
 
 
-def test_ranking_under_participation_uses_its_price():
+def test_ranking_under_participation_uses_its_sensitivity():
     """The order by one step a person and that by many differ somewhere; the plan follows the second."""
     participation = dp.Participation(times=8)
     rows = [row for row in dp.plan(200, BUDGET, participation=participation).rows if row.fits]

@@ -193,7 +193,7 @@ def test_looking():
         ({"budget": dp.pure_dp(1.0), "mechanism": "auto"}, NoiseLawError, r"use Counter \(the exact lane\)"),
         ({"budget": dp.pure_dp(1.0), "mechanism": SmoothBinary(50, noise="laplace")}, NoiseLawError, "exact lane"),
         ({"mechanism": SmoothBinary(50, noise="laplace")}, NoiseLawError, "needs gaussian noise"),
-        ({"mechanism": SmoothBinary(49)}, MechanismTooShort, "priced for 49 steps"),
+        ({"mechanism": SmoothBinary(49)}, MechanismTooShort, "built for 49 steps"),
         ({"per_person": 0.0}, InvalidArgument, "per_person must be a number from 1e-10 to 1e\\+15 for float32"),
         ({"per_person": math.nan}, InvalidArgument, "per_person must be"),
         ({"per_person": True}, InvalidArgument, "per_person must be"),

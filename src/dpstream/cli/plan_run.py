@@ -94,7 +94,7 @@ def run_plan(
         say(console, f"The least budget for ±{target_error:,} is {least}; 0.1 % less is not enough.")
     say(console, sentence, "bold")
     if max_contributions > 1:
-        say(console, f"Up to {max_contributions} rows of one person are priced as one row that adds {distance:,}.")
+        say(console, f"Up to {max_contributions} rows of one person are covered as one row that adds {distance:,}.")
     show_table(console, _table(found, measured))
     say(console, found.reason)
     for name, why in found.left_out.items():

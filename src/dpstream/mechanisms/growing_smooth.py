@@ -11,7 +11,7 @@ Ours, from the smooth tree of Andersson and Pagh 2023, arXiv:2306.09666; see doc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, fields
 from math import comb
 from typing import ClassVar
 
@@ -43,7 +43,7 @@ _FIRST = {"gaussian": 5, "laplace": 8}
 _MORE = {"gaussian": 3, "laplace": 2}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class GrowingSmooth(OneNodeTree):
     """Smooth trees of growing size along an endless right spine: a stream without a last step.
 
@@ -70,14 +70,15 @@ class GrowingSmooth(OneNodeTree):
     reference: ClassVar[str] = "dpstream, after Andersson, Pagh 2023, arXiv:2306.09666"
     horizon: ClassVar[None] = None  # type: ignore[misc]
 
-    zeros: int = None  # type: ignore[assignment]
-    _: KW_ONLY
-    noise: NoiseLaw = "gaussian"
+    zeros: int
+    noise: NoiseLaw
 
-    def __post_init__(self) -> None:
-        noise = check_noise_law("GrowingSmooth", self.noise)
-        zeros = _BEST_ZEROS[noise] if self.zeros is None else check_whole("zeros", self.zeros, least=2)
-        object.__setattr__(self, "zeros", zeros)
+    # Written out, since None ("choose") is an argument but never the value of a field.
+    def __init__(self, zeros: int | None = None, *, noise: NoiseLaw = "gaussian") -> None:
+        noise = check_noise_law("GrowingSmooth", noise)
+        zeros = _BEST_ZEROS[noise] if zeros is None else check_whole("zeros", zeros, least=2)
+        for field, value in zip(fields(self), (zeros, noise), strict=True):
+            object.__setattr__(self, field.name, value)
 
     @property
     def unit_weights(self) -> bool:

@@ -10,7 +10,7 @@ Andersson, Pagh, Steiner, Torkamani 2024, arXiv:2408.07021, k-ary trees with sub
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import ClassVar
 
@@ -27,7 +27,7 @@ from dpstream.participation import Participation
 __all__ = ["SignedDigits"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class SignedDigits(StackMechanism):
     """Release t sums |d| nodes per level for each digit d of t, added if d > 0 and subtracted if d < 0.
 
@@ -58,20 +58,18 @@ class SignedDigits(StackMechanism):
     reference: ClassVar[str] = "Andersson, Pagh, Steiner, Torkamani 2024, arXiv:2408.07021"
 
     horizon: int
-    _: KW_ONLY
-    noise: NoiseLaw = "laplace"
-    base: int = None  # type: ignore[assignment]
+    noise: NoiseLaw
+    base: int
 
-    def __post_init__(self) -> None:
-        horizon = check_horizon(self.horizon)
-        noise = check_noise_law("SignedDigits", self.noise)
-        object.__setattr__(self, "horizon", horizon)
-        base = (
-            _best_base(horizon, 2 if noise == "laplace" else 1) if self.base is None else check_whole("base", self.base)
-        )
+    # Written out, since None ("choose") is an argument but never the value of a field.
+    def __init__(self, horizon: int, *, noise: NoiseLaw = "laplace", base: int | None = None) -> None:
+        horizon = check_horizon(horizon)
+        noise = check_noise_law("SignedDigits", noise)
+        base = _best_base(horizon, 2 if noise == "laplace" else 1) if base is None else check_whole("base", base)
         if base < 3 or base % 2 == 0:
             raise InvalidArgument("base", base, "an odd whole number of at least 3")
-        object.__setattr__(self, "base", base)
+        for field, value in zip(fields(self), (horizon, noise, base), strict=True):
+            object.__setattr__(self, field.name, value)
 
     @property
     def levels(self) -> int:

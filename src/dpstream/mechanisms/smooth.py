@@ -13,7 +13,7 @@ left out; the sensitivity may be that of the releases (`dpstream.mechanisms.rele
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from math import comb, sqrt
 from typing import ClassVar, Self
@@ -41,7 +41,7 @@ from dpstream.participation import Participation
 __all__ = ["SmoothBinary"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class SmoothBinary(OneNodeTree):
     """The smooth binary mechanism: a tree whose leaves all have the same number of ones in their label.
 
@@ -90,37 +90,40 @@ class SmoothBinary(OneNodeTree):
     reference: ClassVar[str] = "Andersson, Pagh 2023, arXiv:2306.09666"
 
     horizon: int
-    _: KW_ONLY
-    noise: NoiseLaw = "gaussian"
-    padded: bool = None  # type: ignore[assignment]
-    sensitivity_of: SensitivityOf = None  # type: ignore[assignment]
-    zeros: int = None  # type: ignore[assignment]
-    ones: int = None  # type: ignore[assignment]
+    noise: NoiseLaw
+    padded: bool
+    sensitivity_of: SensitivityOf
+    zeros: int
+    ones: int
 
-    def __post_init__(self) -> None:
-        horizon = check_horizon(self.horizon)
-        noise = check_noise_law("SmoothBinary", self.noise)
-        sensitivity_of = _check_sensitivity_of(self.sensitivity_of, noise)
-        padded = noise == "gaussian" and sensitivity_of != "nodes" if self.padded is None else self.padded
+    # Written out, since None ("choose") is an argument but never the value of a field.
+    def __init__(
+        self,
+        horizon: int,
+        *,
+        noise: NoiseLaw = "gaussian",
+        padded: bool | None = None,
+        sensitivity_of: SensitivityOf | None = None,
+        zeros: int | None = None,
+        ones: int | None = None,
+    ) -> None:
+        horizon = check_horizon(horizon)
+        noise = check_noise_law("SmoothBinary", noise)
+        sensitivity_of = _check_sensitivity_of(sensitivity_of, noise)
+        padded = noise == "gaussian" and sensitivity_of != "nodes" if padded is None else padded
         if not isinstance(padded, bool):
             raise InvalidArgument("padded", padded, "True, False or None")
         if sensitivity_of is None:
             sensitivity_of = "releases" if noise == "gaussian" and padded else "nodes"
-        zeros = None if self.zeros is None else check_whole("zeros", self.zeros)
-        ones = None if self.ones is None else check_whole("ones", self.ones)
+        zeros = None if zeros is None else check_whole("zeros", zeros)
+        ones = None if ones is None else check_whole("ones", ones)
         zeros, ones = _shape(horizon + 1, noise, padded and sensitivity_of == "releases", zeros, ones)
         holds = comb(zeros + ones, zeros) - 1
         if holds < horizon:
             raise CapacityError(zeros=zeros, ones=ones, holds=holds, horizon=horizon)
-        resolved = {
-            "horizon": horizon,
-            "padded": padded,
-            "sensitivity_of": sensitivity_of,
-            "zeros": zeros,
-            "ones": ones,
-        }
-        for name, value in resolved.items():
-            object.__setattr__(self, name, value)
+        values = (horizon, noise, padded, sensitivity_of, zeros, ones)
+        for field, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, field.name, value)
 
     @classmethod
     def paper(cls, horizon: int) -> Self:

@@ -37,7 +37,7 @@ def compute(quick: bool, report: Progress) -> Measured:
         f"The smooth binary mechanism has V = {smooth.max():.2f} at every release (its largest and smallest differ by"
         f" {smooth.max() - smooth.min():.1g}); the binary mechanism moves between"
         f" {_of(rows, 'Binary mechanism').min():.0f} and {_of(rows, 'Binary mechanism').max():.0f}.",
-        f"Priced by what it releases, a smooth tree has {lean.max():.2f} at every release:"
+        f"With the sensitivity of its releases a smooth tree has {lean.max():.2f} at every release:"
         f" {lean.max() / smooth.max():.2f} of the paper's.",
     ]
     return Measured(rows, findings, Grid(["mechanism", "least V", "mean V", "largest V"], lines))

@@ -58,8 +58,8 @@ def compute(quick: bool, report: Progress) -> Measured:
         "Counted in the memory of running streams, after every release: arrays the size of a release (vectors), and all"
         " other numbers (constants), which do not grow with the size of a release.",
         "Denisov et al.: every draw is kept, T vectors, and the factors, of order T² numbers; the paper's O(T²) is the"
-        " latter. Henzinger et al.: past draws are not kept but made again from the key, and what is owed to coming"
-        " releases takes half the horizon at most; the T coefficients, shared by all streams, are not counted.",
+        " latter. Henzinger et al.: past draws are not kept but made again from the key, and the sums kept for coming"
+        " releases take half the horizon at most; the T coefficients, shared by all streams, are not counted.",
         "The exponent is the slope of log vectors over log T for the four longest horizons. A logarithm shows as one"
         " near 0.1, and as a level number of vectors for each log2 T.",
     ]

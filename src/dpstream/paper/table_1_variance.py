@@ -83,12 +83,12 @@ def _of(rows: list[Row], look: str, e: int) -> float:
 
 
 def _honaker(rows: list[Row]) -> list[str]:
-    """What the price of the releases saves over that of the tree's nodes."""
+    """Say what the sensitivity of the releases saves over that of the tree's nodes."""
     honaker = next(contender for contender in CONTENDERS if contender.look == "Honaker")
     mechanism = honaker.make(2**30)
     published = 31 * mechanism.max_variance() / mechanism.sensitivity() ** 2
     return [
-        "Honaker Online is priced here by its releases, which show less than all nodes of its tree would:"
+        "Honaker Online has here the sensitivity of its releases, which show less than all nodes of its tree would:"
         f" at T = 2^30 that lowers V from {published:.1f} to {_of(rows, 'Honaker', 30):.1f}, and the limit from 1/2 to"
         " 27/64."
     ]

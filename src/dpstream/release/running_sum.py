@@ -192,7 +192,15 @@ class RunningSum(ReleaseStream):
         StreamInUse
             In a signal handler that came in the middle of another call.
         """
-        return self.extend_checked(self._settings.check_row(x))[0, ...]
+        return self._add_checked(self._settings.check_row(x).reshape(-1))
+
+    @in_turn
+    def _add_checked(self, x: NDArray[Any]) -> NDArray[Any]:
+        """`extend_checked` of one row, without the cost of a loop, which is a tenth of a step of 10^4 coordinates."""
+        self._check_room(1)
+        out = np.empty(self._settings.shape, dtype=self._dtype)
+        self._take(x, out)
+        return out
 
     def extend(self, xs: ArrayLike) -> NDArray[Any]:
         """Take many steps' inputs, one row each; one release each, exactly those of `add` in a loop.

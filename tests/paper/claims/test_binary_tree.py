@@ -6,10 +6,10 @@ from dpstream.mechanisms.stack import Moves
 from dpstream.paper.claims.binary_tree import _binary_costs, _proposition_3_1, _proposition_3_2, _theorem_3_3
 
 
-class Underpriced(Binary):
+class Understated(Binary):
     def _sensitivity(self, participation):
-        price, exact = super()._sensitivity(participation)
-        return (price**2 - 1) ** 0.5, exact
+        stated, exact = super()._sensitivity(participation)
+        return (stated**2 - 1) ** 0.5, exact
 
 
 class RightChildrenToo(Binary):
@@ -38,7 +38,7 @@ class NeverForgets(Binary):
     [
         (_proposition_3_1, RightChildrenToo),
         (_proposition_3_2, OneNodeTwice),
-        (_theorem_3_3, Underpriced),
+        (_theorem_3_3, Understated),
         (_binary_costs, NeverForgets),
     ],
 )

@@ -22,7 +22,7 @@ VERDICTS = {
     "proposition-3.2": "agrees",
     "theorem-3.3": "agrees",
     "algorithm-2": "sharpened",
-    "price-of-releases": "sharpened",
+    "sensitivity-of-releases": "sharpened",
     "choice-of-k": "sharpened",
     "height": "sharpened",
     "lemma-3.4": "differs",

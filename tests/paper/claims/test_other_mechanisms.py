@@ -23,10 +23,10 @@ class ForgetsAnElement(Binary):
         return L, R
 
 
-class Underpriced(SmoothBinary):
+class Understated(SmoothBinary):
     def _sensitivity(self, participation):
-        price, exact = super()._sensitivity(participation)
-        return 0.99 * price, exact
+        stated, exact = super()._sensitivity(participation)
+        return 0.99 * stated, exact
 
 
 class TooLoud(Unbounded):
@@ -67,7 +67,7 @@ def test_an_unbounded_stream_that_overspends_differs():
     assert _unbounded(True, lambda: TooLoud(SmoothBinary)).verdict == "differs"
 
 
-@pytest.mark.parametrize("broken", [ForgetsAnElement, Underpriced])
+@pytest.mark.parametrize("broken", [ForgetsAnElement, Understated])
 def test_a_broken_factorisation_differs(broken):
     assert _factorisation(True, {"right": Binary}).verdict == "agrees"
     assert _factorisation(True, {"right": Binary, "broken": broken}).verdict == "differs"

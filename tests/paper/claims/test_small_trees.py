@@ -15,12 +15,12 @@ def test_algorithm_2_makes_the_covariance_that_the_library_streams(tree):
     np.testing.assert_allclose(L @ L.T, nodes @ nodes.T, atol=1e-12)
 
 
-def test_prices_in_fractions():
+def test_sensitivities_in_fractions():
     nodes, _ = node_matrices(SmoothBinary.paper(5))
     exact = squared_sensitivities_of_releases(nodes @ nodes.T)
     A = np.tri(5)
     dense = (A * np.linalg.solve(nodes @ nodes.T, A)).sum(axis=0)
-    np.testing.assert_allclose([float(price) for price in exact], dense, rtol=1e-12)
+    np.testing.assert_allclose([float(stated) for stated in exact], dense, rtol=1e-12)
     assert max(exact) == Fraction(17, 12)
     nodes, _ = node_matrices(SmoothBinary.paper(19))
     assert max(squared_sensitivities_of_releases(nodes @ nodes.T)) == Fraction(203282, 101465)

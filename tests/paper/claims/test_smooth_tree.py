@@ -7,10 +7,10 @@ from dpstream.paper.claims.pure_privacy import _pure_dp
 from dpstream.paper.claims.smooth_tree import _algorithm_2, _choice_of_k, best_fraction, leading_constant
 
 
-class Underpriced(SmoothBinary):
+class Understated(SmoothBinary):
     def _sensitivity(self, participation):
-        price, exact = super()._sensitivity(participation)
-        return (price**2 - 0.5) ** 0.5, exact
+        stated, exact = super()._sensitivity(participation)
+        return (stated**2 - 0.5) ** 0.5, exact
 
 
 class ForgetsANode(SmoothBinary):
@@ -18,7 +18,7 @@ class ForgetsANode(SmoothBinary):
         return super().nodes(t)[:-1] if t == self.horizon else super().nodes(t)
 
 
-@pytest.mark.parametrize("broken", [Underpriced, ForgetsANode])
+@pytest.mark.parametrize("broken", [Understated, ForgetsANode])
 def test_a_broken_tree_differs(broken):
     assert _algorithm_2(True).verdict == "sharpened"
 
@@ -43,7 +43,7 @@ def test_the_best_zeros_and_ones_by_trying_all(claims):
             assert row["V"] == min(tried)
 
 
-def test_half_is_not_best_for_another_price():
+def test_half_is_not_best_for_another_sensitivity():
     assert _choice_of_k(True, 1.5).verdict == "differs"
 
 
@@ -55,7 +55,7 @@ def test_best_fractions():
 
 
 def test_pure_dp_by_trying_all(claims):
-    """With ℓ1 prices V = a²b; the claim fails if zeros cost no more than ones."""
+    """With ℓ1 sensitivities V = a²b; the claim fails if zeros cost no more than ones."""
     for row in claims["pure-dp"].rows[:3]:
         T = int(row["T"])
         tried = [a**2 * b for a in range(1, 12) for b in range(1, 80) if comb(a + b, a) >= T + 1]

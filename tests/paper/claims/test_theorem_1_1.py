@@ -3,12 +3,12 @@ from dpstream.paper.claims.small_trees import node_matrices, squared_sensitiviti
 from dpstream.paper.claims.theorem_1_1 import _spent, _theorem_1_1
 
 
-class Underpriced(SmoothBinary):
-    """Charges four fifths of √k."""
+class Understated(SmoothBinary):
+    """States four fifths of √k."""
 
     def _sensitivity(self, participation):
-        price, exact = super()._sensitivity(participation)
-        return 0.8 * price, exact
+        stated, exact = super()._sensitivity(participation)
+        return 0.8 * stated, exact
 
 
 def test_the_paper_is_confirmed_by_another_route():
@@ -19,8 +19,8 @@ def test_the_paper_is_confirmed_by_another_route():
 
 
 def test_a_wrong_sensitivity_is_noticed():
-    assert _spent(Underpriced.paper(5)) > 1
-    assert _theorem_1_1(True, Underpriced.paper).verdict == "differs"
+    assert _spent(Understated.paper(5)) > 1
+    assert _theorem_1_1(True, Understated.paper).verdict == "differs"
 
 
 def test_uneven_noise_is_noticed():

@@ -10,9 +10,9 @@ from dpstream.paper.claims.height_and_variance import HEIGHT, LEMMA_3_4
 from dpstream.paper.claims.honaker_time import HONAKER
 from dpstream.paper.claims.many_dimensions import APPENDIX_B
 from dpstream.paper.claims.pure_privacy import PURE_DP
-from dpstream.paper.claims.released_price import PRICE_OF_RELEASES
 from dpstream.paper.claims.replaced_nodes import FRESH_NOISE, LEMMA_3_5, LEMMA_3_6
 from dpstream.paper.claims.same_law import SAME_LAW
+from dpstream.paper.claims.sensitivity_of_releases import SENSITIVITY_OF_RELEASES
 from dpstream.paper.claims.smooth_tree import ALGORITHM_2, CHOICE_OF_K
 from dpstream.paper.claims.theorem_1_1 import THEOREM_1_1
 from dpstream.paper.claims.unbounded_streams import UNBOUNDED
@@ -33,7 +33,7 @@ CLAIMS: tuple[ClaimMaker, ...] = (
     PROPOSITION_3_2,
     THEOREM_3_3,
     ALGORITHM_2,
-    PRICE_OF_RELEASES,
+    SENSITIVITY_OF_RELEASES,
     CHOICE_OF_K,
     HEIGHT,
     LEMMA_3_4,

@@ -47,7 +47,7 @@ def _proposition_3_1(quick: bool, build: Build = Binary) -> Claim:
         "If T + 1 is not a power of 2, the last elements lie under left children that are never finished and never "
         "read, and cost less than the proposition says: "
         + listed(f"{row['less']} of {row['T']}" for row in cut)
-        + ". The largest price does not change."
+        + ". The largest sensitivity does not change."
         if cut
         else ""
     )
@@ -91,7 +91,7 @@ def _theorem_3_3(quick: bool, build: Build = Binary) -> Claim:
         stated = height * np.bitwise_count(np.arange(1, T + 1)).astype(np.float64)
         gap = float(np.abs(build(T).variance() / stated - 1).max())
         rows.append({"T": T, "height": height, "max V": float(stated.max()), "largest relative gap": gap})
-    exact = _price_of_releases(build(250))
+    exact = _squared_sensitivity_of_releases(build(250))
     gap = max(column(rows, "largest relative gap"))
     checked = listed(steps(int(T)) for T in column(rows, "T"))
     return Claim(
@@ -99,8 +99,9 @@ def _theorem_3_3(quick: bool, build: Build = Binary) -> Claim:
         THEOREM_3_3.title,
         "The ρ-zCDP binary mechanism has variance ⌈log2(T + 1)⌉·(number of ones in bin(t))/(2ρ) at every t ≤ T.",
         f"V_t = Var·2ρ of every release for T = {checked}: the largest relative gap to the formula is {number(gap)} "
-        "(prices are rounded up by 10^-12, so that floating-point error never costs privacy). Here nothing can be "
-        f"gained by pricing the releases instead of the nodes: at T = 250 they cost {number(exact)}, from explicit "
+        "(sensitivities are rounded up by 10^-12, so that floating-point error never costs privacy). Here nothing "
+        "can be "
+        f"gained by the sensitivity of the releases: at T = 250 its square is {number(exact)}, from explicit "
         f"matrices, and ⌈log2 251⌉ is {(250).bit_length()}.",
         judge(gap < 1e-10 and abs(exact - (250).bit_length()) < 1e-9),
         "",
@@ -142,7 +143,7 @@ def _walk(tree: Binary) -> tuple[NDArray[np.int64], int]:
     return pops, int((np.arange(1, tree.horizon + 1) - np.cumsum(pops)).max())
 
 
-def _price_of_releases(tree: Binary) -> float:
+def _squared_sensitivity_of_releases(tree: Binary) -> float:
     """Δ² of publishing the releases alone, from explicit matrices."""
     L, _ = tree.factors()
     moved = np.linalg.solve(L, np.tri(tree.horizon))

@@ -28,22 +28,23 @@ def _honaker(quick: bool, build: Callable[[int], Honaker] = Honaker) -> Claim:
                 "draws a step": ours.draws_per_step.worst,
                 "moves a step": (T + int(ours.moves(1, T).pops.sum(dtype=np.int64))) / T,
                 "binary max V": round(binary.max_variance(), 6),
-                "max V, nodes priced": nodes,
-                "max V, releases priced": ours.max_variance(),
+                "max V, sensitivity of nodes": nodes,
+                "max V, sensitivity of releases": ours.max_variance(),
             }
         )
     binary_V = np.array(column(rows, "binary max V"))
-    factors = binary_V / np.array(column(rows, "max V, nodes priced"))
-    priced = binary_V / np.array(column(rows, "max V, releases priced"))
+    factors = binary_V / np.array(column(rows, "max V, sensitivity of nodes"))
+    released = binary_V / np.array(column(rows, "max V, sensitivity of releases"))
     linear = max(column(rows, "moves a step")) < 2 and max(column(rows, "draws a step")) == 1
     holds = gap < 1e-9 and bool((factors < 2).all())
     sharper = (
         "O(T log T) time is not tight. A new node's estimate is a fresh draw plus fixed multiples of the estimates "
         f"that it replaces: one draw a step, fewer than {number(max(column(rows, 'moves a step')))} values stored or "
         f"dropped a step, O(T) in all, and the same law: the covariance differs by at most {number(gap)} from that of "
-        f"the whole tree at T = {listed(steps(T) for T in dense)}. And priced by its releases the factor is "
-        f"{number(float(priced.min()))} to {number(float(priced.max()))}, beyond 2."
-        if linear and gap < 1e-9 and priced.max() > 2
+        f"the whole tree at T = {listed(steps(T) for T in dense)}. And with the sensitivity of its releases the "
+        "factor is "
+        f"{number(float(released.min()))} to {number(float(released.max()))}, beyond 2."
+        if linear and gap < 1e-9 and released.max() > 2
         else ""
     )
     return Claim(
@@ -51,7 +52,7 @@ def _honaker(quick: bool, build: Callable[[int], Honaker] = Honaker) -> Claim:
         HONAKER.title,
         "Honaker's online estimate takes O(T log T) time for T releases, and its variance is lower than the binary "
         "mechanism's by at most a factor 2.",
-        "Largest V of the binary mechanism over Honaker's, both priced by their nodes, at "
+        "Largest V of the binary mechanism over Honaker's, both with the sensitivity of their nodes, at "
         f"T = {listed(steps(int(T)) for T in column(rows, 'T'))}: {listed(number(float(f)) for f in factors)}.",
         judge(holds, sharper),
         sharper,

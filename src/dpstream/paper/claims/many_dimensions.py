@@ -1,4 +1,4 @@
-"""Appendix B: a mechanism for numbers is one for vectors, at the same price."""
+"""Appendix B: a mechanism for numbers is one for vectors, with the same sensitivity."""
 
 from __future__ import annotations
 
@@ -40,10 +40,14 @@ def _appendix_b(quick: bool, widen: Widen = kronecker) -> Claim:
         for d in (2, 3) if quick else (2, 3, 5):
             rows.append(_one(mechanism, horizon, d, widen))
     factor = max(column(rows, "largest gap of L R"))
-    nodes, releases = max(column(rows, "gap of the nodes' price")), max(column(rows, "gap of the releases' price"))
+    nodes, releases = (
+        max(column(rows, "gap of the nodes' sensitivity")),
+        max(column(rows, "gap of the releases' sensitivity")),
+    )
     holds = whole == 0 and max(factor, nodes, releases) < 1e-9
     sharper = (
-        "The same holds for the exact price of the releases, which is lower: the loss of two adjacent vector streams "
+        "The same holds for the exact sensitivity of the releases, which is lower: the loss of two adjacent vector "
+        "streams "
         f"is that of the one-dimensional ones times ‖x_t - x'_t‖², to {number(releases)}."
         if releases < 1e-9
         else ""
@@ -55,7 +59,8 @@ def _appendix_b(quick: bool, widen: Widen = kronecker) -> Claim:
         "vectors whose streams differ in one step by at most 1 in ℓ2: ‖(R⊗I)(x - x')‖ = ‖R e_t‖·‖x_t - x'_t‖.",
         f"In whole numbers, for the paper's tree and every step: {whole} of the squared norms differ from ‖R "
         f"e_t‖²·‖v‖². Dense, for {len(mechanisms)} mechanisms at T = {horizon}, d up to {int(max(column(rows, 'd')))} "
-        f"and random unit vectors at every step: (L⊗I)(R⊗I) is A⊗I to {number(factor)}, and the largest price is that "
+        f"and random unit vectors at every step: (L⊗I)(R⊗I) is A⊗I to {number(factor)}, and the largest squared "
+        "sensitivity is that "
         f"of one dimension to {number(nodes)}.",
         judge(holds, sharper),
         sharper,
@@ -78,12 +83,12 @@ def _one(mechanism: Mechanism, horizon: int, d: int, widen: Widen) -> Row:
     releases = np.abs(released - _loss(L, A)).max()
     return {
         "mechanism": type(mechanism).__name__,
-        "priced by": mechanism.sensitivity_of,
+        "sensitivity of": mechanism.sensitivity_of,
         "T": horizon,
         "d": d,
         "largest gap of L R": float(np.abs(wide_L @ wide_R - wide_A).max()),
-        "gap of the nodes' price": float(nodes),
-        "gap of the releases' price": float(releases),
+        "gap of the nodes' sensitivity": float(nodes),
+        "gap of the releases' sensitivity": float(releases),
         "Δ in one dimension": mechanism.sensitivity(),
         "Δ of the releases in d": sqrt(float(released.max())),
     }

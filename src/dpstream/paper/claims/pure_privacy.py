@@ -28,10 +28,10 @@ def _pure_dp(_: bool, zeros_cost: float = 2.0) -> Claim:
         rows.append(
             {"T": T, "zeros": a, "ones": b, "fraction of ones": b / (a + b), "V": a**2 * b, "V, half": paper.ones**3}
         )
-    charged = [SmoothBinary(int(row["T"]), noise="laplace").sensitivity() for row in rows]
-    # The ℓ1 price is the number of zeros, as dense columns of R say too.
+    stated = [SmoothBinary(int(row["T"]), noise="laplace").sensitivity() for row in rows]
+    # The ℓ1 sensitivity is the number of zeros, as dense columns of R say too.
     R = SmoothBinary(250, noise="laplace").factors()[1]
-    priced = np.allclose(charged, column(rows, "zeros")) and round(float(R.sum(axis=0).max()), 6) == rows[0]["zeros"]
+    sensitive = np.allclose(stated, column(rows, "zeros")) and round(float(R.sum(axis=0).max()), 6) == rows[0]["zeros"]
     away = all(found > 0.5 for found in column(rows, "fraction of ones"))
     small, large = rows[1], rows[-2]
     sharper = (
@@ -50,7 +50,7 @@ def _pure_dp(_: bool, zeros_cost: float = 2.0) -> Claim:
         f"(1 - p)²p/H(p)³, H the binary entropy, is least at p = {fraction:.4f}. The best trees of "
         f"{len(rows)} horizons from 250 to 2^50 have a fraction of ones from "
         f"{number(min(column(rows, 'fraction of ones')))} to {number(max(column(rows, 'fraction of ones')))}.",
-        judge(abs(fraction - 0.5) > 0.01 and away and priced, sharper),
+        judge(abs(fraction - 0.5) > 0.01 and away and sensitive, sharper),
         sharper,
         rows,
     )

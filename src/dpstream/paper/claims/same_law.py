@@ -49,9 +49,9 @@ def _same_law(quick: bool, build: Build = _padded) -> Claim:
     unpadded = SmoothBinary(1023, padded=False, zeros=7, ones=7)
     padded = SmoothBinary(1023, padded=True, sensitivity_of="releases", zeros=7, ones=7)
     sharper = (
-        "The price of the identical law: nodes without elements, at T = 1,023 a mean V of "
+        "What the identical law costs: nodes without elements, at T = 1,023 a mean V of "
         f"{number(build(1023, 'gaussian').mean_variance())} where {number(unpadded.mean_variance())} would do, and the "
-        "same largest. But if Gaussian noise is priced by what is released, the same padding also hides the "
+        "same largest. But with Gaussian noise and the sensitivity of the releases the same padding also hides the "
         f"nodes, and V falls to {number(padded.max_variance())} at every step: the identical law then costs nothing."
         if padded.max_variance() < unpadded.mean_variance()
         else ""

@@ -45,8 +45,8 @@ def squared_sensitivities_of_releases(covariance: Whole) -> list[Fraction]:
     T = len(covariance)
     C, A = flint.fmpz_mat(covariance.tolist()), flint.fmpz_mat(np.tri(T, dtype=np.int64).tolist())
     solved = C.solve(A)
-    prices = []
+    found = []
     for j in range(T):
         total = sum((solved[i, j] for i in range(j, T)), flint.fmpq(0))
-        prices.append(Fraction(int(total.p), int(total.q)))
-    return prices
+        found.append(Fraction(int(total.p), int(total.q)))
+    return found

@@ -35,11 +35,11 @@ def _algorithm_2(quick: bool, build: Callable[[int, int, int], SmoothBinary] = _
         for horizon in (comb(zeros + ones, zeros) - 1, comb(zeros + ones - 1, ones)):
             tree = build(horizon, zeros, ones)
             L, R = node_matrices(tree)
-            sums, price = L.sum(axis=1), int((R**2).sum(axis=0).max())
-            charged = round(tree.sensitivity() ** 2, 6)
+            sums, read = L.sum(axis=1), int((R**2).sum(axis=0).max())
+            stated = round(tree.sensitivity() ** 2, 6)
             exact = bool((np.tri(horizon, dtype=np.int64) == L @ R).all())
-            sound += exact and bool((sums == ones).all()) and price <= charged == zeros
-            rows.append({"zeros": zeros, "ones": ones, "T": horizon, "charged Δ²": charged, "nodes read Δ²": price})
+            sound += exact and bool((sums == ones).all()) and read <= stated == zeros
+            rows.append({"zeros": zeros, "ones": ones, "T": horizon, "stated Δ²": stated, "nodes read Δ²": read})
     full = [row for row in rows if row["T"] == comb(int(row["zeros"]) + int(row["ones"]), int(row["zeros"])) - 1]
     attained = sum(row["nodes read Δ²"] == row["zeros"] for row in full)
     figure_2 = build(5, 2, 2).nodes(5)
@@ -50,7 +50,7 @@ def _algorithm_2(quick: bool, build: Callable[[int, int, int], SmoothBinary] = _
         "A tree may have zeros that its horizon does not need: they lead every label, and their nodes hold everything "
         "and are never read. So it is for the paper's trees at T = "
         + listed(f"{steps(tree.horizon)} ({unread} of {tree.zeros} zeros)" for tree, unread in wasted)
-        + ": left out of the price, V is "
+        + ": left out of the sensitivity, V is "
         + listed(f"{(tree.zeros - unread) * tree.ones} instead of {tree.zeros * tree.ones}" for tree, unread in wasted)
         + ", without any change to the noise."
         if wasted
@@ -63,7 +63,8 @@ def _algorithm_2(quick: bool, build: Callable[[int, int, int], SmoothBinary] = _
         "sums, the ℓ2-sensitivity is √k, and every release adds h - k nodes.",
         f"In whole numbers, for {len(shapes)} pairs of zeros and ones, each with a full tree and with one cut short: "
         f"in {sound} of {len(rows)} trees L R = A, every row of L has as many ones as the labels, and no column of R "
-        f"has more ones than the labels have zeros, which is what is charged; in {attained} of {len(full)} full trees "
+        f"has more ones than the labels have zeros, the squared sensitivity stated; in {attained} of {len(full)} "
+        "full trees "
         f"some column has as many. Figure 2's release 5 adds the leaves {listed(f'{a} to {b}' for a, b in figure_2)}.",
         judge(holds, sharper),
         sharper,
@@ -92,7 +93,8 @@ def _choice_of_k(quick: bool, zeros_cost: float = 1.0) -> Claim:
     example = next(row for row in rows if row["T"] == 1023)
     gains = [1 - float(row["V"]) / float(row["V, paper"]) for row in rows]
     sharper = (
-        "Half is best only in the limit. Zeros and ones chosen freely give a smaller V, for the same price of nodes, "
+        "Half is best only in the limit. Zeros and ones chosen freely give a smaller V, also with the sensitivity of "
+        "nodes, "
         f"at {len(better)} of {len(rows)} horizons from 5 to 10^12: {100 * float(np.mean(gains)):.0f} % less on "
         f"average and {100 * max(gains):.0f} % at best; at T = 1,023 V is {example['V']} ({example['zeros']} zeros, "
         f"{example['ones']} ones) instead of {example['V, paper']}. No horizon is worse off."
@@ -142,7 +144,7 @@ def _draw_choice(claim: Claim) -> Figure:
     axes.plot(T, paper / np.log2(T) ** 2, **curve("SmoothBinary.paper"), label="zeros equal to ones (the paper)")
     axes.plot(T, column(claim.rows, "V") / np.log2(T) ** 2, **curve("SmoothBinary"), label="the best zeros and ones")
     axes.axhline(0.25, color="0.5", linewidth=0.8)
-    axes.set(xscale="log", xlabel="horizon T", ylabel="V / log2(T)²  (nodes priced)")
+    axes.set(xscale="log", xlabel="horizon T", ylabel="V / log2(T)²  (sensitivity of nodes)")
     axes.grid(alpha=0.3)
     axes.legend()
     return figure

@@ -53,8 +53,9 @@ def _theorem_1_1(quick: bool, build: Build = SmoothBinary.paper) -> Claim:
         f"{listed(' or '.join(map(str, sorted(found))) for found in sums.values())} nodes."
     )
     sharper = (
-        f"At T = 1,023 the paper's tree has V = {number(build(1023).max_variance())}; priced by what is released, and "
-        f"with its own numbers of zeros and ones, the same kind of tree has V = {number(ours.max_variance())}, with at "
+        f"At T = 1,023 the paper's tree has V = {number(build(1023).max_variance())}; with the sensitivity of its "
+        "releases and "
+        f"its own numbers of zeros and ones, the same kind of tree has V = {number(ours.max_variance())}, with at "
         f"most {ours.draws_per_step.worst} draws in any step."
         if ours.max_variance() < build(1023).max_variance()
         else ""
@@ -94,10 +95,10 @@ def _work(tree: SmoothBinary) -> float:
 
 
 def _spent(tree: SmoothBinary) -> Fraction:
-    """The part of ρ that the releases spend on the dearest element, in exact fractions; 1 is all."""
+    """The part of ρ that the releases spend on the element that moves them most, in exact fractions; 1 is all."""
     L, _ = node_matrices(tree)
-    charged = Fraction(tree.sensitivity()) ** 2
-    return max(squared_sensitivities_of_releases(L @ L.T)) / charged
+    stated = Fraction(tree.sensitivity()) ** 2
+    return max(squared_sensitivities_of_releases(L @ L.T)) / stated
 
 
 THEOREM_1_1 = ClaimMaker("theorem-1.1", "Theorem 1.1", _theorem_1_1)

@@ -43,9 +43,9 @@ def _unbounded(quick: bool, build: Callable[[], Unbounded] = _smooth_inside) -> 
     squares = np.log2(column(rows, "steps")) ** 2
     reduction = np.array(column(rows, "reduction"))
     ratios = reduction / squares
-    price, sums = _dense(mechanism, 60 if quick else 250)
+    squared, sums = _dense(mechanism, 60 if quick else 250)
     bounded = bool(ratios.max() < 2) and bool((np.diff(ratios[len(ratios) // 2 :]) <= 0.02).all())
-    holds = sums < 1e-9 and price <= mechanism.sensitivity() ** 2 * (1 + 1e-9) and bounded
+    holds = sums < 1e-9 and squared <= mechanism.sensitivity() ** 2 * (1 + 1e-9) and bounded
     million = next(row for row in rows if row["steps"] == 2**20)
     cost = reduction / np.array(column(rows, "known horizon"))
     sharper = (
@@ -63,8 +63,9 @@ def _unbounded(quick: bool, build: Callable[[], Unbounded] = _smooth_inside) -> 
         UNBOUNDED.title,
         "A known bound T on the number of releases is no restriction: unbounded streams follow by a general reduction "
         "(Chan, Shi, Song 2011).",
-        f"Explicit matrices: L R is A to {number(sums)}, and the releases cost at most {number(price)} of the "
-        f"{number(mechanism.sensitivity() ** 2)} charged. The largest V up to t, over log2(t)², is "
+        f"Explicit matrices: L R is A to {number(sums)}, and the squared sensitivity of the releases is "
+        f"{number(squared)}, where "
+        f"{number(mechanism.sensitivity() ** 2)} is stated. The largest V up to t, over log2(t)², is "
         + listed(f"{number(float(ratios[i]))} at 2^{log2(float(rows[i]['steps'])):.0f}" for i in marks)
         + ".",
         judge(holds, sharper),
@@ -74,11 +75,11 @@ def _unbounded(quick: bool, build: Callable[[], Unbounded] = _smooth_inside) -> 
 
 
 def _dense(mechanism: Unbounded, count: int) -> tuple[float, float]:
-    """The exact price of the first releases, and the largest error of L R."""
+    """Return the exact squared sensitivity of the first releases, and the largest error of L R."""
     L, R = mechanism.factors(count)
     A = np.tri(count)
-    price = (A * np.linalg.solve(L @ L.T, A)).sum(axis=0).max()
-    return float(price), float(np.abs(L @ R - A).max())
+    squared = (A * np.linalg.solve(L @ L.T, A)).sum(axis=0).max()
+    return float(squared), float(np.abs(L @ R - A).max())
 
 
 def _draw(claim: Claim) -> Figure:

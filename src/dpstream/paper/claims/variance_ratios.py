@@ -52,9 +52,9 @@ def _table_1(quick: bool, limits: dict[str, float] | None = None) -> Claim:
     balanced = BalancedToeplitz(2**20)
     matrix = SquareRoot(2**20).max_variance()
     sharper = (
-        "The smooth tree's constant holds for the price of its nodes and an even height; at T = 2^20, where 0.25 "
+        "The smooth tree's constant holds for the sensitivity of its nodes and an even height; at T = 2^20, where 0.25 "
         f"would be V = {number(0.25 * 20**2)}, the paper's tree has "
-        f"{number(SmoothBinary.paper(2**20).max_variance())}, and priced by its releases "
+        f"{number(SmoothBinary.paper(2**20).max_variance())}, and with the sensitivity of its releases "
         f"{number(SmoothBinary(2**20).max_variance())}. And low variance does not need O(T) space: a Toeplitz matrix "
         f"with {balanced.memory} buffers, scaled on both sides, has V = {number(balanced.max_variance())} there, the "
         f"matrix of Henzinger et al. {number(matrix)}."
@@ -87,7 +87,7 @@ def _smooth(bits: int) -> float:
 
 
 def _honaker(bits: int) -> float:
-    # With all nodes priced, Δ² is the height; c_l is 1/2 and a little.
+    # With the sensitivity of all nodes, Δ² is the height; c_l is 1/2 and a little.
     return bits * sum(1 / (2 - 2.0**-level) for level in range(bits))
 
 
@@ -163,7 +163,8 @@ def _figure_4(_: bool, build: Callable[[int], SmoothBinary] = SmoothBinary.paper
     )
     height = prescribed_height(10**7)
     sharper = (
-        f"Priced by its releases, the smooth tree is {number(float(at[10**7]['factor, ours']))} times better than the "
+        f"With the sensitivity of its releases the smooth tree is {number(float(at[10**7]['factor, ours']))} times "
+        "better than the "
         f"binary mechanism at T = 10^7 and {number(float(at[250]['factor, ours']))} times at T = 250 (paper: "
         f"{number(float(at[250]['factor']))}). The paper's 3.27 needs the smallest even height, 26; with the height "
         f"that its text prescribes, {height}, the factor would be "

@@ -1,4 +1,4 @@
-"""The price of the mechanism: √k for its nodes, and what its releases really give away."""
+"""The sensitivity of the mechanism: √k for its nodes, and less for its releases."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from dpstream.paper.claims.wording import listed, number, steps
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PRICE_OF_RELEASES"]
+__all__ = ["SENSITIVITY_OF_RELEASES"]
 
 
 def _released(horizon: int, zeros: int, ones: int) -> SmoothBinary:
     return SmoothBinary(horizon, padded=True, sensitivity_of="releases", zeros=zeros, ones=ones)
 
 
-def _price_of_releases(quick: bool, build: Callable[[int, int, int], SmoothBinary] = _released) -> Claim:
-    exact = {T: _exact_price(SmoothBinary.paper(T)) for T in ((5, 19, 69, 250) if quick else (5, 19, 69, 250, 400))}
+def _sensitivity_of_releases(quick: bool, build: Callable[[int, int, int], SmoothBinary] = _released) -> Claim:
+    exact = {
+        T: _exact_squared_sensitivity(SmoothBinary.paper(T))
+        for T in ((5, 19, 69, 250) if quick else (5, 19, 69, 250, 400))
+    }
     rows: list[Row] = []
     for T in sorted({*exact, 1023, 4096, 2**16, 2**20, 10**7, 10**9, 10**12}):
         paper = SmoothBinary.paper(T)
@@ -44,21 +47,21 @@ def _price_of_releases(quick: bool, build: Callable[[int, int, int], SmoothBinar
             }
         )
     law = _same_noise(250, build)
-    charged = [build(T, SmoothBinary.paper(T).zeros, SmoothBinary.paper(T).ones).sensitivity() ** 2 for T in exact]
-    # Charged from above: never less than the exact fraction, and no more than rounding allows.
-    gaps = [Fraction(paid) / price - 1 for paid, price in zip(charged, exact.values(), strict=True)]
+    stated = [build(T, SmoothBinary.paper(T).zeros, SmoothBinary.paper(T).ones).sensitivity() ** 2 for T in exact]
+    # Stated from above: never less than the exact fraction, and no more than rounding allows.
+    gaps = [Fraction(own) / squared - 1 for own, squared in zip(stated, exact.values(), strict=True)]
     covered = all(0 <= gap < 1e-9 for gap in gaps)
-    paper_covers = all(price <= SmoothBinary.paper(T).zeros for T, price in exact.items())
+    paper_covers = all(squared <= SmoothBinary.paper(T).zeros for T, squared in exact.items())
     falls = all(b < a for a, b in zip(column(rows, "V, paper"), column(rows, "V, same tree"), strict=True))
     at = {int(row["T"]): row for row in rows}
     fraction = exact[19]
     sharper = (
         "A release shows a sum of nodes and of padding, never a node by itself, and the releases together read only a "
-        "part of what the nodes would tell. What is published is N(A x, σ²·L Lᵀ), whose exact price is "
+        "part of what the nodes would tell. What is published is N(A x, σ²·L Lᵀ), whose exact squared sensitivity is "
         "max δᵀ(L Lᵀ)⁻¹δ over the columns δ of A. At T = 250 that is "
         f"{number(float(exact[250]))} instead of {SmoothBinary.paper(250).zeros}: V = "
         f"{number(float(at[250]['V, same tree']))} instead of {number(float(at[250]['V, paper']))}, for the same "
-        "noise and the same guarantee. With zeros and ones chosen for this price, V is "
+        "noise and the same guarantee. With zeros and ones chosen for this sensitivity, V is "
         + listed(
             f"{number(float(at[T]['V, best tree']))} instead of {number(float(at[T]['V, paper']))} at T = {steps(T)}"
             for T in (1023, 2**16, 2**20, 10**12)
@@ -68,12 +71,12 @@ def _price_of_releases(quick: bool, build: Callable[[int, int, int], SmoothBinar
         else ""
     )
     return Claim(
-        PRICE_OF_RELEASES.key,
-        PRICE_OF_RELEASES.title,
+        SENSITIVITY_OF_RELEASES.key,
+        SENSITIVITY_OF_RELEASES.title,
         "The smooth binary mechanism is ρ-zCDP if every node gets Gaussian noise of variance k/(2ρ), because changing "
         "one element changes k nodes.",
         f"Exact fractions from the covariance of the releases, at T = {listed(steps(T) for T in exact)}: Δ² is at most "
-        f"{listed(number(float(price)) for price in exact.values())} ({fraction} at T = 19), where k is "
+        f"{listed(number(float(squared)) for squared in exact.values())} ({fraction} at T = 19), where k is "
         f"{listed(str(SmoothBinary.paper(T).zeros) for T in exact)}. The fast recursion over subtrees agrees to "
         f"{number(float(max(abs(gap) for gap in gaps)))} of it"
         + (
@@ -87,13 +90,13 @@ def _price_of_releases(quick: bool, build: Callable[[int, int, int], SmoothBinar
     )
 
 
-def _exact_price(tree: SmoothBinary) -> Fraction:
+def _exact_squared_sensitivity(tree: SmoothBinary) -> Fraction:
     L, _ = node_matrices(tree)
     return max(squared_sensitivities_of_releases(L @ L.T))
 
 
 def _same_noise(horizon: int, build: Callable[[int, int, int], SmoothBinary]) -> bool:
-    """Whether the tree that charges for releases makes noise of the paper's covariance."""
+    """Whether the tree with the sensitivity of its releases makes noise of the paper's covariance."""
     paper = SmoothBinary.paper(horizon)
     nodes, _ = node_matrices(paper)
     L, _ = build(horizon, paper.zeros, paper.ones).factors()
@@ -106,9 +109,9 @@ def _draw(claim: Claim) -> Figure:
     T = np.array(column(claim.rows, "T"))
     scale = np.log2(T) ** 2
     for name, label, look in (
-        ("V, paper", "the paper's tree, priced by its nodes", "SmoothBinary.paper"),
-        ("V, same tree", "the same tree and noise, priced by its releases", "Binary"),
-        ("V, best tree", "the best zeros and ones for this price", "SmoothBinary"),
+        ("V, paper", "the paper's tree, sensitivity of its nodes", "SmoothBinary.paper"),
+        ("V, same tree", "the same tree and noise, sensitivity of its releases", "Binary"),
+        ("V, best tree", "the best zeros and ones for this sensitivity", "SmoothBinary"),
     ):
         axes.plot(T, np.array(column(claim.rows, name)) / scale, **curve(look, markers=True), label=label)
     axes.axhline(0.25, color="0.5", linewidth=0.8)
@@ -118,4 +121,6 @@ def _draw(claim: Claim) -> Figure:
     return figure
 
 
-PRICE_OF_RELEASES = ClaimMaker("price-of-releases", "Section 3.2, the price of privacy", _price_of_releases, _draw)
+SENSITIVITY_OF_RELEASES = ClaimMaker(
+    "sensitivity-of-releases", "Section 3.2, the sensitivity", _sensitivity_of_releases, _draw
+)
