@@ -11,9 +11,19 @@ import scipy.linalg
 
 import measure
 import peers
-from dpstream import NoiseStream, kernel
+from dpstream import NoiseStream, Participation, kernel
 from dpstream.kernel import twin
-from dpstream.mechanisms import BalancedToeplitz, BufferedToeplitz, SmoothBinary, SquareRoot
+from dpstream.mechanisms import (
+    BalancedToeplitz,
+    Banded,
+    BandedInverse,
+    BufferedToeplitz,
+    FittedToeplitz,
+    Independent,
+    Mechanism,
+    SmoothBinary,
+    SquareRoot,
+)
 from dpstream.noise.keystream import Keystream
 from dpstream.noise.recurrence_engine import SLOW_GAP
 from dpstream.testing import fixed_key
@@ -53,6 +63,14 @@ def faster(
         f"≥ {at_least:g}×",
         ratio >= at_least,
         ours / lowest,
+    )
+
+
+def slower(work: str, against: str, ours: float, peer: float, at_most: float, lowest: float) -> Row:
+    """A row of 10^6 coordinates that may take `at_most` times as long as its peer."""
+    ratio, per = ours / peer, MILLION / 1e9
+    return Row(
+        work, against, ours / per, peer / per, "ns/coord", ratio, f"≤ {at_most:g}×", ratio <= at_most, ours / lowest
     )
 
 
@@ -139,6 +157,39 @@ def balanced_streams() -> Iterator[Row]:
             ours <= 1.1 * peer,
             ours / floor(d, 4),
         )
+
+
+def fitted_streams() -> Iterator[Row]:
+    """Mechanisms for training over epochs, 2048 steps, 8 epochs: complex pairs, bands, and draws made again."""
+    d, epochs = MILLION, Participation(times=8, separation=256)
+    out = np.empty(d, dtype=np.float32)
+
+    def stream(mechanism: Mechanism) -> NoiseStream:
+        return NoiseStream(mechanism, 1.0, d, key=fixed_key("bench"), threads=1)
+
+    lowest = floor(d, 4)
+    # Time depends on the number of buffers, not on their values; a fit to these epochs has one pair and two real ones.
+    roots = [(0.99 + 0.03j, 0.95 + 0.05j), (0.7 + 0.2j, 0.4 + 0.2j)]
+    poles, zeros = ([w for z in half for w in (z, z.conjugate())] for half in zip(*roots, strict=True))
+    pairs = FittedToeplitz(2048, tuple(poles), tuple(zeros))
+    fitted, plain = stream(pairs), stream(BufferedToeplitz(2048, buffers=4))
+    ours, peer = measure.alternate(lambda: fitted.step(out), lambda: plain.step(out), repeats=(10, 10))
+    yield slower(
+        "FittedToeplitz step, 2 complex pairs, d=10^6", "BufferedToeplitz, 4 buffers", ours, peer, 1.15, lowest
+    )
+
+    again, one = stream(BandedInverse.fit(2048, participation=epochs, bands=8)), stream(Independent(2048))
+    for _ in range(8):
+        again.increment(out)  # the first steps have fewer draws
+    ours, peer = measure.alternate(lambda: again.increment(out), lambda: one.increment(out), repeats=(4, 32))
+    yield slower(
+        "BandedInverse increment, 8 bands, d=10^6", "8 × Independent, a draw each", ours, 8 * peer, 1.1, lowest
+    )
+
+    banded = Banded.fit(2048, participation=epochs, bands=64)
+    ring, peer_step = stream(banded), peers.jax_privacy_banded(banded.coefficients, d)
+    ours, peer = measure.alternate(lambda: ring.increment(out), peer_step, repeats=(4, 2))
+    yield faster("Banded increment, 64 bands, d=10^6", "jax_privacy, jit", ours, peer, d, "ns/coord", 3, lowest)
 
 
 def square_root() -> Iterator[Row]:
@@ -327,6 +378,7 @@ ALL = (
     smooth_streams,
     buffered_streams,
     balanced_streams,
+    fitted_streams,
     square_root,
     exact_integers,
     scalar_block,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -123,6 +123,29 @@ def jax_privacy_blt(gaps: np.ndarray, weights: np.ndarray, coordinates: int) -> 
 
     def one_step() -> object:
         noise, *held[:] = step(*held)
+        return noise.block_until_ready()
+
+    return one_step
+
+
+def jax_privacy_banded(coefficients: Sequence[float], coordinates: int) -> Work:
+    """One JIT-compiled step of jax_privacy's increments C⁻¹ z, C banded Toeplitz; its state is updated in place."""
+    import jax
+    import jax.numpy as jnp
+    from jax_privacy.matrix_factorization import toeplitz
+
+    noising = toeplitz.inverse_as_streaming_matrix(jnp.asarray(coefficients, dtype=jnp.float32))
+
+    def step(key, state):
+        key, draw_key = jax.random.split(key)
+        noise, state = noising.multiply_next(jax.random.normal(draw_key, (coordinates,), dtype=jnp.float32), state)
+        return noise, key, state
+
+    compiled = jax.jit(step, donate_argnums=1)
+    held = [jax.random.key(1), noising.init_multiply(jax.ShapeDtypeStruct((coordinates,), jnp.float32))]
+
+    def one_step() -> object:
+        noise, *held[:] = compiled(*held)
         return noise.block_until_ready()
 
     return one_step
