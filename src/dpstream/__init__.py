@@ -6,11 +6,13 @@ Quick start: count each day's visits, publish the total so far, and nobody who c
 >>> from dpstream.testing import fixed_key                       # leave the key out for real data
 >>> visits = dp.Counter(horizon=365, budget=dp.approx_dp(epsilon=1, delta=1e-6), key=fixed_key("visits"))
 >>> visits.add(132)                                              # today's visits -> the released total
-133
->>> visits.extend([97, 120, 141])                                # the same for many days at once
-array([237, 367, 509])
+132
+>>> visits.extend([97, 120, 141, 88, 95, 160, 121, 133])         # the same for many days at once
+array([ 237,  353,  500,  578,  675,  830,  947, 1081])
 >>> visits.estimate()                                            # the last release and its error bars (95 %)
-Estimate(value=509, stddev=11.17..., low=487, high=531)
+Estimate(value=1081, stddev=11.18..., low=1059, high=1103)
+>>> visits.window(7)                                             # the last seven days, from the same releases
+Estimate(value=844, stddev=14.07..., low=816, high=872)
 """
 
 from __future__ import annotations

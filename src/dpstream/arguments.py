@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import TypeGuard
 
 import numpy as np
 
 from dpstream.errors import InvalidArgument
 
-__all__ = ["check_horizon", "check_positive", "check_probability", "check_text", "check_whole", "is_number"]
+__all__ = [
+    "check_horizon",
+    "check_positive",
+    "check_probability",
+    "check_text",
+    "check_whole",
+    "check_windows",
+    "is_number",
+]
 
 
 def check_whole(name: str, value: object, *, least: int = 1) -> int:
@@ -31,6 +41,25 @@ def check_horizon(value: object, *, most: int = 2**50) -> int:
     if horizon > most:
         raise InvalidArgument("horizon", value, f"at most {most}")
     return horizon
+
+
+def check_windows(value: object, horizon: int | None) -> tuple[int, ...]:
+    """Return lengths of windows as a tuple; refuse anything but rising whole numbers up to the horizon. () is allowed.
+
+    >>> check_windows([1, 7, 30], 365)
+    (1, 7, 30)
+    """
+    allowed = "whole numbers of steps in rising order, each once, such as windows=(1, 7, 30)"
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise InvalidArgument("windows", value, allowed)
+    given = tuple(value)
+    if not all(isinstance(w, (int, np.integer)) and not isinstance(w, bool) and w >= 1 for w in given):
+        raise InvalidArgument("windows", value, allowed)
+    if any(one >= other for one, other in pairwise(given)):
+        raise InvalidArgument("windows", value, f"{allowed}: give windows={tuple(sorted({int(w) for w in given}))}")
+    if given and horizon is not None and given[-1] > horizon:
+        raise InvalidArgument("windows", value, f"no longer than the horizon, {horizon} steps")
+    return tuple(int(w) for w in given)
 
 
 def check_positive(name: str, value: object, error: type[InvalidArgument] = InvalidArgument) -> float:

@@ -6,7 +6,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     DpstreamError
     · InvalidArgument (BudgetError, ParticipationError), NoiseLawError, KeyLengthError, OutputMismatch, StateError
     · CapacityError, DenseTooLarge, MechanismTooShort, NothingFits, SumsTooLarge
-    · HorizonExceeded, HorizonRequired, NoReleaseYet, ForkedStream, StreamInUse, TooManyPeople
+    · HorizonExceeded, HorizonRequired, NoReleaseYet, ReleaseNotKept, ForkedStream, StreamInUse, TooManyPeople
     · InputTypeError, InputShapeError, InputNotFinite, InputOutOfBound
     · StoreError
       · NotAStore, StoreTooNew, StoreDamaged, StoreLost, StoreCopied, StoreOutdated, StoreMismatch
@@ -211,6 +211,17 @@ class NoReleaseYet(_ErrorWithFields):
     """An interval was asked for before the first release."""
 
     message = "there is no release yet: an interval belongs to the last release, so add something first"
+
+
+class ReleaseNotKept(_ErrorWithFields):
+    """A change was asked for since a release that the stream does not hold any more."""
+
+    message = (
+        "release {step} is not kept in memory, so the change since then cannot be told from here: {advice}; or take it"
+        " from the releases you published, or use a Store, which keeps all of them"
+    )
+    step: int
+    advice: str
 
 
 class NothingFits(_ErrorWithFields, ValueError):

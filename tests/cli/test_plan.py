@@ -14,9 +14,9 @@ import dpstream as dp
 from dpstream.cli.app import CommandGroup
 from dpstream.cli.plan import plan
 from dpstream.mechanisms import BalancedToeplitz, Binary, GrowingSmooth, SignedDigits, SmoothBinary, Unbounded
-from dpstream.release.error_bars import half_width, rounded_variance
+from dpstream.release.error_bars import half_width
 from dpstream.release.least_budget import largest_error, mean_rounded_variance, widest_noise
-from dpstream.release.noise_law import noise_at
+from dpstream.release.noise_law import noise_at, rounded_variance
 from dpstream.release.plan import Objective
 
 app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)

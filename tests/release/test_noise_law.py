@@ -11,8 +11,8 @@ from scipy import integrate, stats
 from dpstream.arguments import check_probability
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms import GrowingSmooth, SignedDigits, SmoothBinary, Unbounded
-from dpstream.release.error_bars import half_width, rounded_variance
-from dpstream.release.noise_law import GaussianNoise, LaplaceNoise, noise_at
+from dpstream.release.error_bars import half_width
+from dpstream.release.noise_law import GaussianNoise, LaplaceNoise, noise_at, rounded_variance
 from tests.noise.catalogue import LAPLACE
 
 

@@ -15,7 +15,6 @@ from dpstream.budget import Budget, noise_scale
 from dpstream.cli.budget_options import budget_in_words, budget_of
 from dpstream.cli.output import narrow_table, say, show_table
 from dpstream.cli.pictures import check_picture, error_over_budget, error_over_steps, save_picture
-from dpstream.release.error_bars import rounded_variance
 from dpstream.release.least_budget import (
     budget_kind,
     largest_error,
@@ -23,6 +22,7 @@ from dpstream.release.least_budget import (
     mean_rounded_variance,
     widest_noise,
 )
+from dpstream.release.noise_law import rounded_variance
 from dpstream.release.plan import UNBOUNDED_STEPS, Objective, Plan, _size, _time, _title
 from dpstream.release.plan import plan as ranked
 from dpstream.store.composition import budget_as_json

@@ -222,6 +222,13 @@ class Mechanism(ABC):
         """Whether this mechanism may stream when no last release is known."""
         return self.horizon is None
 
+    def window_weights(self, t: int, s: int) -> list[tuple[float, float]]:
+        """Return the weights of each draw in release t and in an earlier release s ≥ 1, unless both are 0."""
+        L = self.factors(t)[0]
+        return [
+            (later, earlier) for later, earlier in zip(*L[[t - 1, s - 1]].tolist(), strict=True) if later or earlier
+        ]
+
     def squared_window_norm(self, t: int, s: int) -> float:
         """‖L_t - L_s‖² for 0 ≤ s < t. This looks at dense factors; kinds of mechanisms know faster ways."""
         L = self.factors(t)[0]

@@ -100,6 +100,12 @@ class Independent(IncrementMechanism):
     def mean_squared_row_norm(self, steps: int) -> float:
         return (steps + 1) / 2
 
+    def row_weights(self, t: int) -> list[float]:
+        return [1.0] * t
+
+    def window_weights(self, t: int, s: int) -> list[tuple[float, float]]:
+        return [(1.0, 1.0)] * s + [(1.0, 0.0)] * (t - s)
+
     def squared_window_norm(self, t: int, s: int) -> float:
         return float(t - s)
 

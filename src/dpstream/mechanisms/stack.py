@@ -143,6 +143,19 @@ class StackMechanism(Mechanism):
         move, _ = self._next_move(self._cursor(t - 1))
         return [entry.weight for entry in entries] + list(move.padding)
 
+    def window_weights(self, t: int, s: int) -> list[tuple[float, float]]:
+        """Return those of the stacks' entries; padding is never shared."""
+        later, earlier = self.entries(t), self.entries(s)
+        if later is None or earlier is None:
+            return super().window_weights(t, s)
+        pairs = {(entry.step, entry.slot): (entry.weight, 0.0) for entry in later}
+        for entry in earlier:
+            node = (entry.step, entry.slot)
+            pairs[node] = (pairs[node][0] if node in pairs else 0.0, entry.weight)
+        padding = [(weight, 0.0) for weight in self._next_move(self._cursor(t - 1))[0].padding]
+        padding += [(0.0, weight) for weight in self._next_move(self._cursor(s - 1))[0].padding]
+        return [*pairs.values(), *padding]
+
     def squared_window_norm(self, t: int, s: int) -> float:
         """Return the squared weights of what is in one of the two releases and not in the other."""
         later, earlier = self.entries(t), self.entries(s)

@@ -161,6 +161,25 @@ class Unbounded(Mechanism):
         total, inner = self.scales(0)[0], self.scales(j)[1]
         return [total] * j + [inner * weight for weight in self.epoch(j).row_weights(within)]
 
+    def window_weights(self, t: int, s: int) -> list[tuple[float, float]]:
+        """Return those of the finished epochs' totals and of the inner mechanisms, which epochs do not share."""
+        (j, within), (i, earlier) = epoch_of(t), epoch_of(s)
+        total, inner = self.scales(0)[0], self.scales(j)[1]
+        shared = [(total, total)] * i
+        if i == j:
+            return shared + [(inner * a, inner * b) for a, b in self.epoch(j).window_weights(within, earlier)]
+        new = [(total, 0.0)] * (j - i) + [(inner * a, 0.0) for a in self.epoch(j).row_weights(within)]
+        return shared + new + [(0.0, self.scales(i)[1] * b) for b in self.epoch(i).row_weights(earlier)]
+
+    def squared_window_norm(self, t: int, s: int) -> float:
+        if s == 0:
+            return self.squared_row_norm(t)
+        (j, within), (i, earlier) = epoch_of(t), epoch_of(s)
+        if i == j:
+            return self.scales(j)[1] ** 2 * self.epoch(j).squared_window_norm(within, earlier)
+        later = self.squared_row_norm(t) - self._finished_norm(i)
+        return later + self.scales(i)[1] ** 2 * self.epoch(i).squared_row_norm(earlier)
+
     def _factors(self, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         last, _ = epoch_of(steps)
         lefts, rights = [], []

@@ -8,21 +8,22 @@ the machine. Nothing is clipped, rounded or dropped, and a refused input changes
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstream.arguments import check_probability
+from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget
 from dpstream.errors import ForkedStream, HorizonExceeded, NoReleaseYet
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.stream import NoiseStream
 from dpstream.participation import Participation
-from dpstream.release.error_bars import Estimate, half_width, rounded_stddev
+from dpstream.release.error_bars import Estimate, change_error, half_width
 from dpstream.release.histogram import HistogramSums
+from dpstream.release.noise_law import rounded_stddev
+from dpstream.release.past_releases import KEPT_NUMBERS, PastArrays, PastNumbers, not_kept
 from dpstream.release.release_stream import ReleaseStream
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import Neighbours, StreamSettings
@@ -68,6 +69,10 @@ class Counter(ReleaseStream, Generic[Released]):
         "add-remove": a person may be there or not. "replace": a person may have added something else in the same
         steps; *when* they did is not protected. "replace-anywhere": something else, in other steps too (at most twice
         the noise). With the last two, inputs are counts, never negative.
+    windows
+        Lengths of the windows that are wanted, such as (1, 7, 30): `window` tells their sums from the same releases,
+        without further budget. With mechanism="auto" noise is fitted to them (which takes up to 3 s), and a histogram
+        keeps the releases they need. Other windows are answered, too, with their true error.
     name
         Whose count this is. Counters with different names share no noise even under one key.
     key
@@ -94,18 +99,21 @@ class Counter(ReleaseStream, Generic[Released]):
     >>> from dpstream.testing import fixed_key  # leave the key out for real data
     >>> visits = dp.Counter(horizon=365, budget=dp.zcdp(rho=0.5), key=fixed_key("visits"))
     >>> visits.add(132), visits.add(97)  # two days' visits
-    (133, 234)
+    (130, 227)
     >>> visits.extend([120, 0, 141])
-    array([350, 348, 489])
+    array([348, 346, 488])
     >>> visits.t, visits.remaining
     (5, 360)
     >>> visits.estimate()
-    Estimate(value=489, stddev=2.66..., low=484, high=494)
+    Estimate(value=488, stddev=2.66..., low=483, high=493)
+    >>> visits.window(3)  # the last three days
+    Estimate(value=261, stddev=3.09..., low=255, high=267)
     """
 
-    __slots__ = ("_ahead", "_base", "_cells", "_end", "_least", "_most", "_shifted", "_t")
+    __slots__ = ("_ahead", "_base", "_cells", "_end", "_least", "_most", "_past", "_shifted", "_t")
 
     _cells: HistogramSums | None
+    _past: PastNumbers | PastArrays | None
 
     @overload
     def __init__(
@@ -119,6 +127,7 @@ class Counter(ReleaseStream, Generic[Released]):
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
+        windows: Sequence[int] = (),
         name: str = "",
         key: bytes | None = None,
     ) -> None: ...
@@ -134,6 +143,7 @@ class Counter(ReleaseStream, Generic[Released]):
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
+        windows: Sequence[int] = (),
         name: str = "",
         key: bytes | None = None,
     ) -> None: ...
@@ -148,6 +158,7 @@ class Counter(ReleaseStream, Generic[Released]):
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
+        windows: Sequence[int] = (),
         name: str = "",
         key: bytes | None = None,
     ) -> None:
@@ -160,6 +171,7 @@ class Counter(ReleaseStream, Generic[Released]):
             mechanism=mechanism,
             participation=participation,
             neighbours=neighbours,
+            windows=windows,
             name=name,
         )
         self._begin(settings, settings.noise_stream(key), SecretState.start(settings))
@@ -173,16 +185,20 @@ class Counter(ReleaseStream, Generic[Released]):
             # A copy of the last release: the next one is made in this array.
             last = None if state.last is None else np.array(state.last, dtype=np.int64)
             self._cells = HistogramSums(state.t, np.array(state.sums[0]), last)
+            self._past = PastArrays(settings.windows[-1] + 1) if settings.windows else None
             return
         self._cells = None
         self._least, self._most = settings.input_range
         total = int(state.sums[0])
         self._shifted = total - NOISE_OFFSET
-        # Noise plus NOISE_OFFSET: _ahead[t - _base] is that of step t + 1; steps up to _end are there.
-        before = 0 if state.last is None else int(state.last) - total
-        self._ahead = array("q", [before + NOISE_OFFSET])
+        # _ahead[t - _base] belongs to step t + 1; steps up to _end are there. Before the step is made it is noise plus
+        # NOISE_OFFSET, then the release.
+        self._ahead = [0 if state.last is None else int(state.last)]
         self._t = self._end = state.t
         self._base = state.t - 1
+        if state.t and state.last is None:
+            self._ahead[0] = total + int(self._noise_from(state.t - 1).step())
+        self._past = PastNumbers(max(KEPT_NUMBERS, *(w + 1 for w in settings.windows), 0))
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -192,25 +208,39 @@ class Counter(ReleaseStream, Generic[Released]):
         return self._t if self._cells is None else self._cells.t
 
     @in_turn
-    def estimate(self, confidence: float = 0.95) -> Estimate[Released]:
-        """Return the last release with its standard deviation and an interval that holds the true count.
+    def estimate(self, confidence: float = 0.95, *, since: int = 0) -> Estimate[Released]:
+        """Return the last release, or its change since an earlier one, with an interval that holds the truth.
 
-        The interval is the narrowest of whole numbers around the release that holds the truth with this probability or
-        more; exact for rounded noise of either law. For a histogram, arrays: each entry's interval holds on its own.
+        The interval is of whole numbers, and holds the true count with this probability or more. For the total it is
+        the narrowest, exact for rounded noise of either law; for a change it is proven, and the narrowest but for very
+        little noise (`dpstream.release.change_law`). For a histogram, arrays: each entry's interval holds on its own.
+
+        Parameters
+        ----------
+        confidence
+            How often the interval holds the truth, at least.
+        since
+            An earlier release: what was counted in the steps after it. 0 for all steps.
 
         Raises
         ------
         NoReleaseYet
             Before the first release.
+        ReleaseNotKept
+            If the earlier release is not kept: a counter of single numbers keeps its last 65,536, a histogram only what
+            its `windows` need.
         """
-        confidence = check_probability("confidence", confidence)
-        t = self.t
-        if t == 0:
-            raise NoReleaseYet
-        law = self._settings.noise_at(t)
-        h = half_width(law, confidence)
-        value = self._last_release()
-        return Estimate(value, rounded_stddev(law), value - h, value + h)
+        return self._estimate(check_probability("confidence", confidence), since)
+
+    @in_turn
+    def window(self, steps: int, confidence: float = 0.95) -> Estimate[Released]:
+        """Return what was counted in the last `steps` steps, since the start if there are fewer; see `estimate`.
+
+        No budget is spent: it is the difference of two releases. They share noise, so its error is less than that of
+        the two added up.
+        """
+        steps = check_whole("steps", steps)
+        return self._estimate(check_probability("confidence", confidence), max(self.t - steps, 0))
 
     @in_turn
     def reveal_secret_state(self) -> SecretState:
@@ -250,10 +280,12 @@ class Counter(ReleaseStream, Generic[Released]):
                     raise ForkedStream
                 if t == self._end:
                     self._look_ahead()
-                # No call stands between these two assignments, so an interrupt cannot come between them either.
+                ahead, i = self._ahead, t - self._base
+                # No call stands between these assignments, so an interrupt cannot come between them either.
                 self._shifted = shifted = self._shifted + x
                 self._t = t + 1
-                return shifted + self._ahead[t - self._base]
+                ahead[i] = release = shifted + ahead[i]
+                return release
             finally:
                 turn.append(None)
         if self._cells is not None:
@@ -276,11 +308,34 @@ class Counter(ReleaseStream, Generic[Released]):
         if self.t + n > self._settings.last:
             raise HorizonExceeded(horizon=self._settings.last, step=self.t + n)
 
+    def _estimate(self, confidence: float, since: int) -> Estimate[Released]:
+        t = self.t
+        if t == 0:
+            raise NoReleaseYet
+        value = self._last_release()
+        if check_whole("since", since, least=0):
+            stddev, h = change_error(self._settings, t, since, confidence)
+            value = value - self._release(since)
+        else:
+            law = self._settings.noise_at(t)
+            stddev, h = rounded_stddev(law), half_width(law, confidence)
+        return Estimate(value, stddev, value - h, value + h)
+
+    def _release(self, step: int) -> Any:
+        """Return an earlier release, if it is kept."""
+        past = self._past
+        if self._cells is None and step > self._base:
+            return self._ahead[step - 1 - self._base]
+        found = None if past is None else past.get(step)
+        if found is None:
+            raise not_kept(self._settings, self.t, step)
+        return found
+
     def _last_release(self) -> Any:
         """Return the last release, made once more if an interrupt took it away."""
         cells = self._cells
         if cells is None:
-            return self._shifted + self._ahead[self._t - 1 - self._base]
+            return self._ahead[self._t - 1 - self._base]
         if cells.last is None:
             cells.last = np.add(self._noise_from(cells.t - 1).step(), cells.sums, dtype=np.int64)
         return cells.last.copy()
@@ -288,23 +343,36 @@ class Counter(ReleaseStream, Generic[Released]):
     def _look_ahead(self) -> None:
         """Make the noise of the next steps, more each time, so that a short count stays small."""
         self._check_room(1)
-        t, last = self._t, self._ahead[-1]
-        count = min(max(8, 2 * len(self._ahead)), MAX_LOOKAHEAD, self._settings.last - t)
-        ahead = array("q", [last])
-        ahead.frombytes((self._noise_from(t).block(count) + NOISE_OFFSET).tobytes())
+        t, used = self._t, self._ahead
+        count = min(max(8, 2 * len(used)), MAX_LOOKAHEAD, self._settings.last - t)
+        ahead = [used[-1], *(self._noise_from(t).block(count) + NOISE_OFFSET).tolist()]
+        self._keep_used()
         self._ahead, self._base, self._end = ahead, t - 1, t + count
+
+    def _keep_used(self) -> None:
+        """Keep the releases that stand in `_ahead`; what is kept already is skipped."""
+        if self._t:
+            cast(PastNumbers, self._past).put(
+                max(self._base, 0) + 1, self._ahead[-min(self._base, 0) : self._t - self._base]
+            )
 
     @in_turn
     def _add_row(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
         self._check_room(1)
         cells = cast(HistogramSums, self._cells)
-        return cells.take(row, self._noise_from(cells.t))
+        release = cells.take(row, self._noise_from(cells.t))
+        if self._past is not None:
+            self._past.put(cells.t, release[None])
+        return release
 
     @in_turn
     def _extend_rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         self._check_room(len(rows))
         cells = cast(HistogramSums, self._cells)
-        return cells.take_many(rows, self._noise_from(cells.t))
+        releases = cells.take_many(rows, self._noise_from(cells.t))
+        if self._past is not None:
+            self._past.put(cells.t - len(releases) + 1, releases)
+        return releases
 
     @in_turn
     def _extend_numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -323,12 +391,16 @@ class Counter(ReleaseStream, Generic[Released]):
             sums += total
             out[low:high] += sums
             total = int(sums[-1])
+        shifted, end, base = total - NOISE_OFFSET, t + n, t + n - 1
         if n == ready:
-            self._shifted, self._t = total - NOISE_OFFSET, t + n
+            ahead = self._ahead.copy()
+            ahead[t - self._base : t - self._base + n] = out.tolist()
+            self._shifted, self._t, self._ahead = shifted, end, ahead
         else:
-            ahead, end, base = array("q", [int(out[-1]) - total + NOISE_OFFSET]), t + n, t + n - 1
-            shifted = total - NOISE_OFFSET
+            self._keep_used()
+            ahead = [int(out[-1])]
             self._shifted, self._t, self._ahead, self._base, self._end = shifted, end, ahead, base, end
+            cast(PastNumbers, self._past).put(t + 1, out)
         return out
 
 

@@ -9,31 +9,34 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.arguments import check_probability
+from dpstream.budget import Budget, noise_scale
 from dpstream.errors import HorizonExceeded
-from dpstream.release.noise_law import GaussianNoise, RealNoise
+from dpstream.mechanisms.base import Mechanism
+from dpstream.participation import Participation
+from dpstream.release.change_law import change_between, change_half_width, change_variance
+from dpstream.release.lane import Lane
+from dpstream.release.noise_law import WIDE, GaussianNoise, RealNoise, noise_at, rounded_stddev
 from dpstream.release.settings import StreamSettings
 
 __all__ = [
     "Estimate",
+    "change_error",
     "error_bars",
+    "float_change",
     "gaussian_quantile",
     "half_width",
     "release_stddev",
-    "rounded_stddev",
-    "rounded_variance",
+    "window_half_width",
 ]
 
 Value = TypeVar("Value")
 
-#: From this standard deviation on, the variance of rounded Gaussian noise is σ² + 1/12 to all digits of a float64;
-#: below it the variance of rounded noise is summed term by term.
-_WIDE = 2.0
 #: For this many steps or fewer, norms are asked for one by one; a mechanism gives longer stretches from step 1 on only.
 _SINGLE_STEPS = 8
 
@@ -99,6 +102,43 @@ def release_stddev(settings: StreamSettings, t: int) -> float:
     return math.sqrt(noise.variance + settings.grid**2 / 12)
 
 
+def change_error(settings: StreamSettings, t: int, since: int, confidence: float) -> tuple[float, int]:
+    """Return the standard deviation and the half width of the change from release `since` ≥ 1 to t, in the exact lane.
+
+    The true change is within release t - release `since` ± half width with at least this confidence.
+    """
+    noise = settings.change_between(t, since)
+    return math.sqrt(change_variance(noise)), change_half_width(noise, confidence)
+
+
+def float_change(
+    settings: StreamSettings, earlier: NDArray[Any], later: NDArray[Any], noise: RealNoise, confidence: float
+) -> Estimate[NDArray[Any]]:
+    """Return the change between two releases of the float lane, whose noise differs by `noise`.
+
+    Each was rounded to its grid, or to what its dtype can tell where that is coarser.
+    """
+    value = later - earlier
+    rounding = np.maximum(settings.grid, np.spacing(np.maximum(abs(earlier), abs(later))).astype(np.float64))
+    off = (gaussian_quantile(confidence) * math.sqrt(noise.variance) + rounding).astype(value.dtype)
+    return Estimate(value, math.sqrt(noise.variance + settings.grid**2 / 6), value - off, value + off)
+
+
+def window_half_width(
+    mechanism: Mechanism, budget: Budget, participation: Participation, lane: Lane, window: int, confidence: float
+) -> float:
+    """Return how far the sum of `window` steps is from the truth at most, where it is least exact; per_person is 1."""
+    confidence, steps = check_probability("confidence", confidence), mechanism.horizon or window
+    scale = noise_scale(mechanism, budget, participation=participation)
+    t = int(mechanism.squared_window_norms(window, steps).argmax()) + 1
+    if lane == "float":
+        norm = mechanism.squared_window_norm(t, max(t - window, 0))
+        return gaussian_quantile(confidence) * scale * math.sqrt(norm)
+    if t <= window:
+        return half_width(noise_at(mechanism, scale, t), confidence)
+    return change_half_width(change_between(mechanism, scale, t, t - window), confidence)
+
+
 @lru_cache(maxsize=4096)
 def half_width(noise: RealNoise, confidence: float) -> int:
     """Return the least whole h with P(|nearest integer to the noise| ≤ h) ≥ confidence.
@@ -151,35 +191,6 @@ def _gaussian_half_widths(sigma: NDArray[np.float64], confidence: float) -> NDAr
 
 def _rounded_gaussian_stddevs(sigma: NDArray[np.float64]) -> NDArray[np.float64]:
     stddev = np.sqrt(sigma**2 + 1 / 12)
-    for i in np.flatnonzero(sigma < _WIDE):
+    for i in np.flatnonzero(sigma < WIDE):
         stddev[i] = rounded_stddev(GaussianNoise(float(sigma[i])))
     return stddev
-
-
-@lru_cache(maxsize=4096)
-def rounded_stddev(noise: RealNoise) -> float:
-    """Return the standard deviation of the integer nearest to the noise."""
-    return math.sqrt(rounded_variance(noise))
-
-
-def rounded_variance(noise: RealNoise) -> float:
-    """Return the variance of the integer nearest to the noise: its own and 1/12, up to what rounding correlates.
-
-    With r(x) = x - (nearest integer) = Σ_m (-1)^(m+1) sin(2πmx)/(πm), the variance E(G - r(G))² needs no more than the
-    characteristic function at multiples of 2π. Where that falls slowly, the tail is summed instead.
-
-    Examples
-    --------
-    >>> rounded_variance(GaussianNoise(3.0))
-    9.08333333...
-    >>> rounded_variance(GaussianNoise(0.1)) < 1e-5
-    True
-    """
-    spread = math.sqrt(noise.variance)
-    if spread < _WIDE:
-        k = np.arange(1, 64 + math.ceil(64 * spread))
-        return float(((2 * k - 1) * noise.beyond(k - 0.5)).sum())
-    m = np.arange(1.0, 1001.0)
-    sign = np.where(m % 2, -1.0, 1.0)
-    value, slope = noise.transform(2 * np.pi * m)
-    return noise.variance + 1 / 12 + float((sign * (value / (np.pi * m) ** 2 - 2 * slope / (np.pi * m))).sum())

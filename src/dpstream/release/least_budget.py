@@ -11,8 +11,8 @@ from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget, approx_dp, noise_scale, pure_dp, zcdp
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
-from dpstream.release.error_bars import half_width, rounded_variance
-from dpstream.release.noise_law import GaussianNoise, RealNoise, laplace_noise, noise_at
+from dpstream.release.error_bars import half_width
+from dpstream.release.noise_law import GaussianNoise, RealNoise, laplace_noise, noise_at, rounded_variance
 
 __all__ = ["BudgetKind", "budget_kind", "largest_error", "least_budget", "mean_rounded_variance", "widest_noise"]
 

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections import Counter as Multiset
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,10 +30,15 @@ __all__ = [
     "RealNoise",
     "laplace_noise",
     "noise_at",
+    "rounded_stddev",
+    "rounded_variance",
 ]
 
 #: A mixture over the number of Laplace draws is cut where what is left is less likely than this.
 _NEGLIGIBLE = 1e-18
+#: From this standard deviation on, the variance of rounded Gaussian noise is σ² + 1/12 to all digits of a float64;
+#: below it the variance of rounded noise is summed term by term.
+WIDE = 2.0
 
 
 class RealNoise(ABC):
@@ -105,8 +110,9 @@ class LaplaceNoise(RealNoise):
         from scipy.special import gammaln
 
         number = self._number_of_draws
-        n = np.arange(1, number.size + 1)[:, None]
         j = np.arange(1, number.size + 1)[None, :]
+        n = np.flatnonzero(number)[:, None] + 1  # a single number, if all draws have one scale
+        number = number[number > 0]
         with np.errstate(invalid="ignore"):
             logs = gammaln(2 * n - j) - gammaln(n) - gammaln(n - j + 1) - (2 * n - j - 1) * math.log(2)
         weights = number @ np.where(j <= n, np.exp(np.where(j <= n, logs, 0.0)), 0.0)
@@ -144,3 +150,32 @@ def laplace_noise(weights: Iterable[float], scale: float) -> LaplaceNoise:
     found = Multiset(abs(weight) * scale for weight in weights)
     scales = tuple(sorted(found))
     return LaplaceNoise(scales, tuple(found[s] for s in scales))
+
+
+@lru_cache(maxsize=4096)
+def rounded_stddev(noise: RealNoise) -> float:
+    """Return the standard deviation of the integer nearest to the noise."""
+    return math.sqrt(rounded_variance(noise))
+
+
+def rounded_variance(noise: RealNoise) -> float:
+    """Return the variance of the integer nearest to the noise: its own and 1/12, up to what rounding correlates.
+
+    With r(x) = x - (nearest integer) = Σ_m (-1)^(m+1) sin(2πmx)/(πm), the variance E(G - r(G))² needs no more than the
+    characteristic function at multiples of 2π. Where that falls slowly, the tail is summed instead.
+
+    Examples
+    --------
+    >>> rounded_variance(GaussianNoise(3.0))
+    9.08333333...
+    >>> rounded_variance(GaussianNoise(0.1)) < 1e-5
+    True
+    """
+    spread = math.sqrt(noise.variance)
+    if spread < WIDE:
+        k = np.arange(1, 64 + math.ceil(64 * spread))
+        return float(((2 * k - 1) * noise.beyond(k - 0.5)).sum())
+    m = np.arange(1.0, 1001.0)
+    sign = np.where(m % 2, -1.0, 1.0)
+    value, slope = noise.transform(2 * np.pi * m)
+    return noise.variance + 1 / 12 + float((sign * (value / (np.pi * m) ** 2 - 2 * slope / (np.pi * m))).sum())

@@ -47,6 +47,8 @@ VECTORS = 64
 UNBOUNDED_STEPS = 2**16
 #: ... and tables of this many bytes, which all streams of one mechanism share.
 TABLES = 2**24
+#: Windows of trees are looked at step by step; beyond this horizon the tree that is best for totals is taken.
+LAPLACE_STEPS = 1024
 #: Longest horizon for which all mechanisms are compared to find the best one; above, which one is best is known.
 PLAN_STEPS = 64
 
@@ -125,7 +127,7 @@ class Plan:
             return f"{name} is first because no other mechanism fits."
         second = type(others[0].mechanism).__name__
         if self.windows:
-            return f"{name} is first because no window is far from the least noise that any mechanism has for it."
+            return f"{name} is first because no window, nor the total, is far from the least noise of any mechanism."
         if self.objective == "speed":
             return (
                 f"{name} is first because its noise takes least time, about {_time(first.nanoseconds)} a release;"
@@ -178,8 +180,25 @@ class Plan:
             ).rstrip()
             for line in lines
         ]
+        within = [
+            f"With it the sum of {'each step' if w == 1 else f'any {w:,} steps in a row'} is within ±{off:,.4g} of the"
+            " truth, 95 times of 100."
+            for w, off in self.within().items()
+        ]
         notes = [f"{name} left out: {why}" for name, why in self.left_out.items()]
-        return "\n".join([title, *table, self.reason, *notes])
+        return "\n".join([title, *table, self.reason, *within, *notes])
+
+    def within(self, confidence: float = 0.95) -> dict[int, float]:
+        """Return, for each window, how far its sum is from the truth at most, with this confidence, by the first one.
+
+        For a per-person limit of 1 and the window that is least exact.
+        """
+        from dpstream.release.error_bars import window_half_width  # which stands on settings, and these on plans
+
+        return {
+            window: window_half_width(self.mechanism, self.budget, self.participation, self.lane, window, confidence)
+            for window in self.windows
+        }
 
 
 def plan(
@@ -215,9 +234,9 @@ def plan(
         Rank these, also mechanisms of your own, instead of those of `dpstream.mechanisms.catalogue`. Those that do not
         reach the horizon or have another noise law are left out.
     windows
-        Lengths of windows, such as (1, 7, 30): sums of the last so many steps are wanted, not running totals alone.
-        Each mechanism has an error for each window; first is the one whose largest variance, relative to the least that
-        any of them has for the same window, is least. Objectives "max" and "mean" only.
+        Lengths of windows, such as (1, 7, 30): sums of the last so many steps are wanted beside the running total. Each
+        mechanism has an error for each window; first is the one whose largest variance, of a window or of the total,
+        relative to the least that any of them has for the same, is least. Objectives "max" and "mean" only.
 
     With several steps a person, or with windows, mechanisms fitted to just that are considered, too, which takes a few
     seconds, and so is noise that is independent for every step (plain DP-SGD).
@@ -253,7 +272,8 @@ def plan(
         candidates = _candidates(horizon, budget.noise, objective, optimal, left_out)
         if horizon is not None and objective != "uniform" and (lengths or participation.reach(horizon) > 1):
             vectors = VECTORS if room is None else room // (math.prod(checked) * (8 if lane == "exact" else 4))
-            question = Question(horizon, budget.noise, participation, lengths, objective, vectors, lane == "exact")
+            wanted = _with_total(lengths, horizon)
+            question = Question(horizon, budget.noise, participation, wanted, objective, vectors, lane == "exact")
             candidates = chain(candidates, fitted_candidates(question, left_out))
     else:
         candidates = _given(mechanisms, horizon, budget, left_out)
@@ -265,10 +285,12 @@ def plan(
             left_out[type(mechanism).__name__] = str(error)
     if not rows:
         raise NothingFits(wanted=f"horizon={horizon}, {budget!r}, objective={objective!r}", reasons=left_out)
-    least = [min(errors) for errors in zip(*(row.window_stddev for row in rows), strict=True)]
+    # With windows, the running total is one of the figures: whoever asks for weeks publishes it at every step.
+    figures = {id(row): (_error(row, objective), *row.window_stddev) for row in rows}
+    least = [min(errors) for errors in zip(*figures.values(), strict=True)]
 
     def rank(row: PlanRow) -> tuple[bool, float, float, float]:
-        worst = max(own / best for own, best in zip(row.window_stddev, least, strict=True)) if lengths else 0.0
+        worst = max(own / best for own, best in zip(figures[id(row)], least, strict=True)) if lengths else 0.0
         return not row.fits, worst or _error(row, objective), row.nanoseconds, row.max_stddev
 
     rows.sort(key=rank)
@@ -285,13 +307,21 @@ def pure_in_float_lane(budget: Budget) -> NoiseLawError:
 
 @lru_cache(maxsize=256)
 def choose(
-    horizon: int | None, noise: NoiseLaw, coordinates: int, lane: Lane, participation: Participation
+    horizon: int | None,
+    noise: NoiseLaw,
+    coordinates: int,
+    lane: Lane,
+    participation: Participation,
+    windows: tuple[int, ...] = (),
 ) -> Mechanism:
     """The first of the plan for the least largest variance. No budget is needed: it scales all errors alike.
 
     With one step a person the first is known without looking at the others, which saves the time of computing their
-    sensitivities; a test holds this against the plan.
+    sensitivities; a test holds this against the plan. With windows only those are looked at that can be first, for the
+    same reason. Without a horizon nothing is fitted, and windows change nothing.
     """
+    if windows and horizon is not None:
+        return _choose_for_windows(horizon, noise, coordinates, lane, participation, windows)
     if participation.reach(horizon) == 1 and (horizon is None or horizon > PLAN_STEPS):
         if noise == "laplace":
             return GrowingSmooth(noise="laplace") if horizon is None else SmoothBinary(horizon, noise="laplace")
@@ -300,6 +330,32 @@ def choose(
         return BalancedToeplitz(horizon) if 16 * horizon <= TABLES else BufferedToeplitz(horizon)
     budget = zcdp(0.5) if noise == "gaussian" else pure_dp(1.0)
     return plan(horizon, budget, shape=(coordinates,), lane=lane, participation=participation).mechanism
+
+
+def _choose_for_windows(
+    horizon: int,
+    noise: NoiseLaw,
+    coordinates: int,
+    lane: Lane,
+    participation: Participation,
+    windows: tuple[int, ...],
+) -> Mechanism:
+    """The best of what is fitted to windows and total, of noise for each step alone, and of what is best for totals."""
+    for_totals = choose(horizon, noise, coordinates, lane, participation)
+    if noise == "laplace" and horizon > LAPLACE_STEPS:
+        return for_totals
+    budget = zcdp(0.5) if noise == "gaussian" else pure_dp(1.0)
+    question = Question(horizon, noise, participation, _with_total(windows, horizon), "max", VECTORS, lane == "exact")
+    ranked = plan(
+        horizon,
+        budget,
+        shape=(coordinates,),
+        lane=lane,
+        participation=participation,
+        mechanisms=None if noise == "laplace" else [for_totals, *fitted_candidates(question, {})],
+        windows=windows,
+    )
+    return ranked.mechanism
 
 
 # -- who can serve ----------------------------------------------------------------------------------------------------
@@ -350,6 +406,11 @@ def _checked_lengths(windows: Sequence[int] | None, horizon: int | None, objecti
     if objective not in ("max", "mean"):
         raise InvalidArgument("objective", objective, "'max' or 'mean' with windows")
     return check_windows(windows, horizon)
+
+
+def _with_total(windows: tuple[int, ...], horizon: int) -> tuple[int, ...]:
+    """Return the windows and the whole stream; () stays ()."""
+    return windows if not windows or windows[-1] == horizon else (*windows, horizon)
 
 
 # -- what it costs ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from dpstream import kernel
-from dpstream.arguments import check_probability
+from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget
 from dpstream.errors import HorizonExceeded, NoReleaseYet, StateError
 from dpstream.mechanisms.base import Mechanism
@@ -25,7 +25,8 @@ from dpstream.noise.engine import Chunks
 from dpstream.noise.settings import check_threads
 from dpstream.noise.stream import NoiseStream
 from dpstream.participation import Participation
-from dpstream.release.error_bars import Estimate, gaussian_quantile
+from dpstream.release.error_bars import Estimate, float_change, gaussian_quantile
+from dpstream.release.past_releases import PastArrays, not_kept
 from dpstream.release.release_stream import ReleaseStream
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import Neighbours, StreamSettings
@@ -44,6 +45,8 @@ class RunningSum(ReleaseStream):
     ----------
     horizon, budget, mechanism, participation, neighbours, name, key
         As for `Counter`; the budget is `zcdp` or `approx_dp`, and inputs may be negative.
+    windows
+        As for `Counter`. The last ``max(windows) + 1`` releases are kept for them; without windows none is.
     shape
         The shape of a step's input and of a release.
     per_person
@@ -78,12 +81,12 @@ class RunningSum(ReleaseStream):
     >>> from dpstream.testing import fixed_key  # leave the key out for real data
     >>> total = dp.RunningSum(horizon=100, budget=dp.zcdp(rho=0.5), shape=(3,), key=fixed_key("total"))
     >>> total.add([0.6, 0.0, -0.8])
-    array([-1.8062439 , -0.87210083, -4.7518005 ], dtype=float32)
+    array([ 0.34927368, -0.5342102 , -2.3275757 ], dtype=float32)
     >>> total.t, round(total.stddev(), 3)
     (1, 2.253)
     """
 
-    __slots__ = ("_chunks", "_dtype", "_grid", "_lost", "_sum", "_t", "_whole")
+    __slots__ = ("_chunks", "_dtype", "_grid", "_lost", "_past", "_sum", "_t", "_whole")
 
     def __init__(
         self,
@@ -97,6 +100,7 @@ class RunningSum(ReleaseStream):
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
+        windows: Sequence[int] = (),
         threads: int | None = None,
         name: str = "",
         key: bytes | None = None,
@@ -111,6 +115,7 @@ class RunningSum(ReleaseStream):
             mechanism=mechanism,
             participation=participation,
             neighbours=neighbours,
+            windows=windows,
             name=name,
         )
         self._begin(settings, settings.noise_stream(key, threads=threads), SecretState.start(settings))
@@ -130,6 +135,7 @@ class RunningSum(ReleaseStream):
         self._sum = state.sums[0]
         # What float64 additions lost, for data that has as many bits as the sum.
         self._lost = state.sums[1] if len(state.sums) > 1 else None
+        self._past = PastArrays(settings.windows[-1] + 1) if settings.windows else None
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
@@ -149,26 +155,55 @@ class RunningSum(ReleaseStream):
         return self._grid
 
     @in_turn
-    def estimate(self, confidence: float = 0.95) -> Estimate[NDArray[Any]]:
-        """Return the last release with its standard deviation and an interval for each of its coordinates.
+    def estimate(self, confidence: float = 0.95, *, since: int = 0) -> Estimate[NDArray[Any]]:
+        """Return the last release, or its change since an earlier one, with an interval for each of its coordinates.
 
         The noise of the last release is made once more: O(log T) draws on a tree, else the time of t steps.
+
+        Parameters
+        ----------
+        confidence
+            How often an interval holds the truth, at least.
+        since
+            An earlier release: the sum of the steps after it. 0 for all steps.
 
         Raises
         ------
         NoReleaseYet
             Before the first release.
+        ReleaseNotKept
+            If the earlier release is not kept, which takes `windows`.
         """
-        confidence = check_probability("confidence", confidence)
+        return self._estimate(check_probability("confidence", confidence), check_whole("since", since, least=0))
+
+    @in_turn
+    def window(self, steps: int, confidence: float = 0.95) -> Estimate[NDArray[Any]]:
+        """Return the sum of the last `steps` steps, since the start if there are fewer; see `estimate`.
+
+        No budget is spent: it is the difference of two releases.
+        """
+        steps = check_whole("steps", steps)
+        return self._estimate(check_probability("confidence", confidence), max(self._t - steps, 0))
+
+    def _estimate(self, confidence: float, since: int) -> Estimate[NDArray[Any]]:
         if self._t == 0:
             raise NoReleaseYet
         self._check_whole()
+        if since:
+            return self._change(confidence, since)
         released = np.array(self._noise_from(self._t - 1).step()).reshape(-1)
         self._chunks.run(lambda low, high: self._add_sums(released[low:high], low, high))
         value = released.reshape(self._settings.shape)
         stddev = self.stddev()
         off = self._dtype.type(gaussian_quantile(confidence) * stddev + self._grid / 2)
         return Estimate(value, stddev, value - off, value + off)
+
+    def _change(self, confidence: float, since: int) -> Estimate[NDArray[Any]]:
+        noise = self._settings.change_between(self._t, since).difference
+        kept = [None if self._past is None else self._past.get(step) for step in (since, self._t)]
+        if kept[0] is None or kept[1] is None:
+            raise not_kept(self._settings, self._t, since)
+        return float_change(self._settings, kept[0], kept[1], noise, confidence)
 
     @in_turn
     def reveal_secret_state(self) -> SecretState:
@@ -215,6 +250,8 @@ class RunningSum(ReleaseStream):
         out = np.empty((len(rows), *self._settings.shape), dtype=self._dtype)
         for i, row in enumerate(rows):
             self._take(row.reshape(-1), out[i, ...])
+        if self._past is not None:
+            self._past.put(self._t - len(out) + 1, out)
         return out
 
     # -- inside -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from dpstream.arguments import check_horizon, check_text, check_whole
+from dpstream.arguments import check_horizon, check_text, check_whole, check_windows
 from dpstream.budget import Budget, budget_as_json, budget_from_json, check_budget, noise_scale
 from dpstream.errors import (
     HorizonExceeded,
@@ -30,6 +30,7 @@ from dpstream.noise.keystream import check_key, configuration_digest, derive_fro
 from dpstream.noise.settings import check_shape
 from dpstream.noise.stream import NoiseStream
 from dpstream.participation import Participation, check_participation
+from dpstream.release.change_law import ChangeNoise, change_between
 from dpstream.release.integer_inputs import (
     as_single_row,
     check_integer_rows,
@@ -89,6 +90,9 @@ class StreamSettings:
         "int64" in the exact lane, "float32" or "float64" in the float lane.
     name
         Tells streams apart that have everything else in common.
+    windows
+        Lengths of the windows whose sums are wanted, rising: an automatic choice of the mechanism is fitted to them,
+        and the releases they need are kept. () for none.
     """
 
     lane: Lane
@@ -102,6 +106,7 @@ class StreamSettings:
     neighbours: Neighbours
     dtype: str
     name: str = ""
+    windows: tuple[int, ...] = ()
 
     # -- building -----------------------------------------------------------------------------------------------------
 
@@ -118,6 +123,7 @@ class StreamSettings:
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
         name: str = "",
+        windows: Sequence[int] = (),
     ) -> StreamSettings:
         """Check the settings of a `Counter`; its docstring explains them."""
         horizon, budget = None if horizon is None else check_horizon(horizon), check_budget(budget)
@@ -132,6 +138,7 @@ class StreamSettings:
             check_participation(participation),
             check_neighbours(neighbours),
             "int64",
+            check_windows(windows, horizon),
         )._named(name)
 
     @classmethod
@@ -148,6 +155,7 @@ class StreamSettings:
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
         name: str = "",
+        windows: Sequence[int] = (),
     ) -> StreamSettings:
         """Check the settings of a `RunningSum`; its docstring explains them."""
         horizon, budget = None if horizon is None else check_horizon(horizon), check_budget(budget)
@@ -165,6 +173,7 @@ class StreamSettings:
             check_participation(participation),
             check_neighbours(neighbours),
             real,
+            check_windows(windows, horizon),
         )._named(name)
 
     def _named(self, name: str) -> StreamSettings:
@@ -279,6 +288,15 @@ class StreamSettings:
             raise HorizonExceeded(horizon=self.last, step=t)
         return noise_at(self.mechanism, self.scale, t)
 
+    def change_between(self, t: int, since: int) -> ChangeNoise:
+        """Return the law of the noise of release t and of an earlier release together, before they are rounded."""
+        t, since = check_whole("t", t), check_whole("since", since)
+        if t > self.last:
+            raise HorizonExceeded(horizon=self.last, step=t)
+        if since >= t:
+            raise InvalidArgument("since", since, f"an earlier release than {t}")
+        return change_between(self.mechanism, self.scale, t, since)
+
     # -- one spelling -------------------------------------------------------------------------------------------------
 
     def as_json(self) -> dict[str, Any]:
@@ -296,6 +314,7 @@ class StreamSettings:
             "neighbours": self.neighbours,
             "dtype": self.dtype,
             "name": self.name,
+            "windows": list(self.windows),
             "scale": self.scale,
         }
 
@@ -316,6 +335,7 @@ class StreamSettings:
             settings["mechanism"] = mechanism_from_json(settings["mechanism"])
             settings["participation"] = Participation(**settings["participation"])
             settings["shape"] = tuple(settings["shape"])
+            settings["windows"] = tuple(settings["windows"])
             if lane == "exact":
                 if settings.pop("dtype") != "int64":
                     raise InvalidArgument("dtype", given["dtype"], "'int64' in the exact lane")
@@ -399,14 +419,25 @@ def _complete(
     participation: Participation,
     neighbours: Neighbours,
     dtype: str,
+    windows: tuple[int, ...],
 ) -> StreamSettings:
     """Choose the mechanism if none was given, and check that the sums fit. Cached: many streams share settings."""
     if per_step is not None and per_step < per_person:
         raise InvalidArgument("per_step", per_step, f"at least per_person={per_person}, or None")
     if mechanism is None:
-        mechanism = choose(horizon, budget.noise, math.prod(shape), lane, participation)
+        mechanism = choose(horizon, budget.noise, math.prod(shape), lane, participation, windows)
     settings = StreamSettings(
-        lane, horizon, budget, mechanism, shape, per_person, per_step, participation, neighbours, dtype
+        lane,
+        horizon,
+        budget,
+        mechanism,
+        shape,
+        per_person,
+        per_step,
+        participation,
+        neighbours,
+        dtype,
+        windows=windows,
     )
     _ = settings.step_limit
     return settings
