@@ -1,6 +1,6 @@
 """Runs the benchmarks on one core and prints a table; the figures also go to output/benchmarks.json.
 
-usage: python benchmarks/run.py [NAME ...]    NAME: noise, release, store, count, or a function of one; all if left out
+usage: python benchmarks/run.py [NAME ...]    NAME: noise, release, store, count, training, or a function of one; or all
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import count
 import noise
 import release
 import store
+import training
 from measure import Row
 
 
@@ -48,7 +49,7 @@ def table(rows: list[Row]) -> Table:
 
 def chosen(names: list[str]) -> list[Callable[[], Iterator[Row]]]:
     """The benchmarks of these names, or all; a name that is none is refused before anything is measured."""
-    files = {module.__name__: module.ALL for module in (noise, release, store, count)}
+    files = {module.__name__: module.ALL for module in (noise, release, store, count, training)}
     known = {suite.__name__: suite for suites in files.values() for suite in suites}
     for name in names:
         if name not in files and name not in known:

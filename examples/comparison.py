@@ -63,25 +63,27 @@ def compare(
         rows.append((name, mean, error))
     print("\nerror: root mean square of the noise in the running sums, for gradients clipped to norm 1")
     folder.mkdir(parents=True, exist_ok=True)
-    _draw(title, budget, rows, folder)
+    _draw(title, budget, rows, keys, folder)
 
 
 def _stddev(mechanism: dp.mechanisms.Mechanism, budget: ApproxDP, participation: dp.Participation) -> float:
     return float(mechanism.mean_variance(participation=participation) ** 0.5 / budget.mu)
 
 
-def _draw(title: str, budget: ApproxDP, rows: list[tuple[str, float, float]], folder: Path) -> None:
+def _draw(title: str, budget: ApproxDP, rows: list[tuple[str, float, float]], keys: int, folder: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from scipy.stats import t as student
 
     figure, axes = pyplot.subplots(figsize=(7, 3.6), layout="constrained")
+    wide = float(student.ppf(0.975, keys - 1))
     for place, (_, mean, error) in enumerate(reversed(rows)):
-        axes.errorbar(mean, place, xerr=1.96 * error, fmt="o", capsize=4, color="#0072b2")
+        axes.errorbar(mean, place, xerr=wide * error, fmt="o", capsize=4, color="#0072b2")
     axes.set_yticks(range(len(rows)), [name for name, _, _ in reversed(rows)])
-    axes.set_xlabel("test accuracy (mean over keys, bars: 95 % confidence)")
-    axes.set_title(f"{title}, {budget}", fontsize=10)
+    axes.set_xlabel(f"test accuracy (mean over {keys} keys, bars: 95 % confidence)")
+    figure.suptitle(f"{title}, ε = {budget.epsilon:g}, δ = {budget.delta:g}", fontsize=10)
     axes.grid(axis="x", alpha=0.3)
     for kind in ("png", "svg"):
         figure.savefig(folder / f"{title.split(':')[0].replace(' ', '_')}.{kind}", dpi=150)

@@ -55,6 +55,8 @@ MECHANISMS = [
     mechanisms.SmoothBinary(24),
     mechanisms.Honaker(24),
     mechanisms.BalancedToeplitz(24),
+    mechanisms.FittedToeplitz.fit(24, participation=dp.Participation(3, 8), buffers=2),
+    mechanisms.Banded.fit(24, participation=dp.Participation(3, 8)),
 ]
 
 
@@ -197,12 +199,13 @@ def test_past_the_horizon_is_refused_before_anything():
     assert run.t == 24
 
 
-def test_an_interrupted_step_is_given_up():
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_an_interrupted_step_is_given_up(mechanism):
     """Whatever was handed out of it is never made again: the next step has the noise of the next."""
-    whole = noise()
+    whole = noise(mechanism=mechanism)
     expected = take(whole, 8)
     whole.close()
-    run = noise()
+    run = noise(mechanism=mechanism)
     take(run, 3)
 
     def interrupt(name, values):

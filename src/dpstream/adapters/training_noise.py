@@ -319,7 +319,7 @@ class _PartNoise:
     def skip_to(self, t: int) -> None:
         """Make the steps up to t and throw their noise away."""
         if self._stream is not None and self._stream.t < t:
-            self._stream.step()
+            _ = self._stream.increment() if self._which == "increments" else self._stream.step()
 
     def state(self) -> bytes:
         """Return where the stream stands, sealed."""

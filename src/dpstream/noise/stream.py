@@ -284,11 +284,19 @@ class NoiseStream:
         if not self._tracking:
             self._last = self._noise_again()
             self._tracking = True
+        self._tracking = False  # until the last noise is whole again: an interruption in between makes it anew
         before = self._last
         self._step(target)
-        if before is not None:
-            flat = target.reshape(self._coordinates)
-            np.subtract(flat, before, out=flat)
+        flat = target.reshape(self._coordinates)
+        if before is None:
+            self._last = flat.copy()
+        else:  # a cache's worth at a time, so that one vector is kept and none is made
+            for low in range(0, self._coordinates, BLOCK_VALUES):
+                part, last = flat[low : low + BLOCK_VALUES], before[low : low + BLOCK_VALUES]
+                noise = part.copy()
+                np.subtract(noise, last, out=part)
+                last[...] = noise
+        self._tracking = True
         return target if out is not None or self._made else target[()]
 
     @in_turn
