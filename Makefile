@@ -36,7 +36,7 @@ test-integrations: .venv-integrations/ready
 
 # What is too slow for every run: ten times the samples, and the known answers once more through the NumPy twin.
 heavy: .venv/ready
-	DPSTREAM_HEAVY=1 $(BIN)/pytest --numprocesses 2 tests/kernel tests/noise/test_distribution.py tests/store/test_faults.py
+	DPSTREAM_HEAVY=1 $(BIN)/pytest --numprocesses 2 tests/kernel tests/noise/test_distribution.py tests/store/test_faults.py tests/mechanisms/test_fitted_toeplitz.py
 	DPSTREAM_HEAVY=1 $(BIN)/pytest --numprocesses 2 -m heavy
 	DPSTREAM_KERNEL=twin $(BIN)/pytest -W ignore::dpstream.kernel.SlowKernelWarning --numprocesses 2 \
 		tests/noise/test_known_answers.py tests/noise/test_exact.py
