@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-integrations heavy torture planted paper bench lint format clean
+.PHONY: demo quick test test-integrations heavy torture planted paper bench lint format clean
 
 # Rebuilt whenever the declared dependencies or the kernel's source change.
 .venv/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
