@@ -58,7 +58,7 @@ BOUNDED: dict[str, Maker] = _from_the_catalogue(endless=False) | {
     "FittedToeplitz-pair": lambda T: FittedToeplitz(T, PAIR_POLES, PAIR_ZEROS),
     "FittedToeplitz-pair-plain": lambda T: FittedToeplitz(T, PAIR_POLES, PAIR_ZEROS, normalized=False),
     "FittedToeplitz-signs": lambda T: FittedToeplitz(T, (0.9, -0.7), (0.3, 0.6)),
-    "Banded-signs": lambda T: Banded(T, (1.0, 0.5, 0.375, -0.2)),
+    "Banded-signs": lambda T: Banded(T, (1.0, 0.4, 0.3, -0.2)),
     "Banded-plain": lambda T: Banded(T, (1.0, 0.5, 0.375), normalized=False),
     "BandedInverse-signs": lambda T: BandedInverse(T, (1.0, 0.6, -0.2)),
 }
