@@ -59,7 +59,7 @@ def counting() -> Iterator[Row]:
                 "print(days.sort('time')['len'].cum_sum())"
             )
             ours = [sys.executable, "-m", "dpstream", "count", str(path), "--time", "time", "--rho", "0.5"]
-            ours += ["--horizon", "365", "--as", "csv", "--quiet"]
+            ours += ["--from", "2025-01-01", "--through", "2025-12-31", "--horizon", "365", "--as", "csv", "--quiet"]
             times: dict[str, list[float]] = {"ours": [], "peer": []}
             memory = 0.0
             for _ in range(3):

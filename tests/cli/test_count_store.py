@@ -345,3 +345,17 @@ def test_rows_that_came_after_the_check_are_checked(folder):
         run.tally.take(Table(frame, str))
     with pytest.raises(SourceDamaged, match="adds up to"):
         next(run.release(1))
+
+
+def test_more_users_than_there_is_room_for(folder):
+    store, file = folder / "s.db", folder / "log.csv"
+    file.write_text("when,user\n2026-01-01,ann\n2026-01-01,bob\n2026-01-02,cem\n")
+    arguments = (file, "--time", "when", "--from", "2026-01-01", "--rho", 0.5, "--horizon", 9, "--user", "user")
+    arguments += ("--max-contributions", 1, "--through", "2026-01-02", "--store", store)
+    refused = count(*arguments, "--max-users", 2)
+    assert refused.exit_code == 2
+    said = " ".join(refused.stderr.split())
+    assert "there are more than 2 users, which is what --max-users makes room for; nothing was released." in said
+    assert "such as --max-users 4" in said
+    assert not store.exists()
+    assert len(counted(*arguments, "--max-users", 4)) == 2

@@ -64,13 +64,15 @@ def test_every_command_has_help_and_an_example(prepared, name):
     assert shown.exit_code == 0
     assert "Example: dpstream" in shown.output
     assert max(map(len, shown.output.splitlines())) <= 80
+    # A space after a backslash would end a pasted command there.
+    assert not [line for line in shown.output.splitlines() if line.endswith(" ")]
     assert CliRunner().invoke(app, [*name.split()[1:], "-h"]).output == shown.output
 
 
 def test_paragraphs_flow_and_examples_can_be_pasted(prepared):
     """What the help shows in 80 columns is what was written: no ragged lines, and examples that a shell joins again."""
     shown = CliRunner().invoke(app, ["count", "--help"]).output
-    lines = [line.strip() for line in shown.splitlines()]
+    lines = [line.lstrip() for line in shown.splitlines()]
     first = next(i for i, line in enumerate(lines) if line.startswith("Each step"))
     assert len(lines[first]) > 60 < len(lines[first + 1])
     examples = "\n".join(lines).split("Example: ")[1:]

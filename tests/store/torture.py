@@ -4,7 +4,9 @@ usage: python tests/store/torture.py [--kills 300] [--seed 1] [--sabotage durabi
 
 A life: a forked child opens the store and feeds three streams, from where the source thinks it is (and some inputs
 again). It shows each release by appending it to a file: what is in there is visible to the world. Pauses stretch the
-time between any two statements, and SIGKILL comes at a random instant, also while the store is being opened.
+time between any two statements, and SIGKILL comes at a random instant, also while the store is being opened. In one
+life of three, and in every sabotaged one, it comes after a random number of statements and writes instead, so that
+however slow the machine is, that much happens.
 
 At the end, for every stream and step:
     conflicts   two visible values, or a recorded one that is not the visible one, or not the one that a counter with
@@ -28,6 +30,7 @@ import time
 import traceback
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +48,8 @@ BUDGET, TREE, RECURRENCE = dp.zcdp(0.5), SmoothBinary(LENGTH), BufferedToeplitz(
 NAMES = ("tree", "recurrence", "vectors")
 #: One life in four is short, and often ends while the store is being opened.
 MEAN_LIFE_SECONDS = (0.02, 0.2, 0.2, 0.2)
+#: A life that is not ended by the clock ends after so many statements and writes: 10 to 20 of them make a commit.
+LIFE_EVENTS = (100, 800)
 
 
 def inputs(name: str) -> np.ndarray:
@@ -62,16 +67,19 @@ def open_stream(store: dp.Store, name: str):
 # -- one life ---------------------------------------------------------------------------------------------------------
 
 
-def live(path: Path, visible: Path, offsets: dict[str, int], seed: int, sabotage: str | None) -> None:
+def live(
+    path: Path, visible: Path, offsets: dict[str, int], seed: int, sabotage: str | None, *, by_clock: bool
+) -> None:
     """What the child does until it is killed: open, feed, show."""
     chance = random.Random(seed)  # noqa: S311
     durable_stream.REPLAYED_VALUES = 64
-    pause_everywhere(chance)
+    event = partial(pause, chance) if by_clock else Countdown(chance.randrange(*LIFE_EVENTS))
+    pause_everywhere(event)
     if sabotage:
         SABOTAGE[sabotage]()
     shown = os.open(visible, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     store = dp.Store(path)
-    store._files.database.connection.set_trace_callback(lambda _: pause(chance))
+    store._files.database.connection.set_trace_callback(lambda _: event())
     streams = {name: open_stream(store, name) for name in NAMES}
     at = {name: max(0, offsets[name] - chance.choice((0, 0, 1, 5))) for name in NAMES}
     shift = dict.fromkeys(NAMES, 0)
@@ -103,17 +111,29 @@ def pause(chance: random.Random) -> None:
         time.sleep(chance.random() * 0.004)
 
 
-def pause_everywhere(chance: random.Random) -> None:
+class Countdown:
+    """Kills this process at the n-th event."""
+
+    def __init__(self, events: int) -> None:
+        self.left = events
+
+    def __call__(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def pause_everywhere(event) -> None:
     """Before and after each write to the witness and each synchronisation; statements have their own pauses."""
     for owner, function in ((os, "fsync"), (os, "pwrite"), (os, "link")):
-        setattr(owner, function, paused(getattr(owner, function), chance))
+        setattr(owner, function, paused(getattr(owner, function), event))
 
 
-def paused(function, chance: random.Random):
+def paused(function, event):
     def slow(*arguments):
-        pause(chance)
+        event()
         result = function(*arguments)
-        pause(chance)
+        event()
         return result
 
     return slow
@@ -179,17 +199,19 @@ def torture(folder: Path, kills: int, seed: int, sabotage: str | None = None) ->
     for name in NAMES:
         plain(name, None)  # mechanisms are worked out once, here, and not in every life
     while report.kills < kills and not report.failed:
+        by_clock = sabotage is None and report.kills % 3 != 0
         child = os.fork()
         if child == 0:
             try:
-                live(path, visible, offsets, chance.getrandbits(32), sabotage)
+                live(path, visible, offsets, chance.getrandbits(32), sabotage, by_clock=by_clock)
             except BaseException:
                 traceback.print_exc()
                 sys.stderr.flush()
             os._exit(3)
         chance.getrandbits(32)
-        time.sleep(chance.expovariate(1 / chance.choice(MEAN_LIFE_SECONDS)))
-        os.kill(child, signal.SIGKILL)
+        if by_clock:
+            time.sleep(chance.expovariate(1 / chance.choice(MEAN_LIFE_SECONDS)))
+            os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         if os.WIFSIGNALED(status):
             report.kills += 1

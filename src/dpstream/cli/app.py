@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 import sys
 import textwrap
-from typing import Annotated, Any
+from contextlib import redirect_stdout
+from typing import Annotated, Any, TextIO
 
 import typer
 import typer.main
@@ -46,6 +48,8 @@ FOUND_WRONG = 1
 BAD_INPUT = 2
 NOT_WRITTEN = 4
 INTERRUPTED = 130
+#: Spaces at the end of a line, with the colours that end among them.
+_PADDING = re.compile(r" +((?:\x1b\[[0-9;]*m)*) *(?=\n)")
 #: Examples in help texts are broken so that they fit into 80 columns.
 EXAMPLE_WIDTH = 65
 
@@ -110,7 +114,8 @@ class LazyGroup(CommandGroup):
         """Print the help without loading any command."""
         self._listing = True
         try:
-            super().format_help(ctx, formatter)
+            with redirect_stdout(_WithoutPadding(sys.stdout)):
+                super().format_help(ctx, formatter)
         finally:
             self._listing = False
 
@@ -132,11 +137,41 @@ def load(name: str) -> Any:
         group.name = name
         for command in group.commands.values():
             command.help = flowing(command.help or "")
-        return group
+            print_help_without_padding(command)
+        return print_help_without_padding(group)
     single = typer.Typer(add_completion=False)
     function = getattr(module, name)
     single.command(name, help=flowing(function.__doc__))(function)
-    return typer.main.get_command(single)
+    return print_help_without_padding(typer.main.get_command(single))
+
+
+def print_help_without_padding(command: Any) -> Any:
+    """Let a command print its help without spaces at the ends of lines; return the command.
+
+    Rich fills lines up to the width of the terminal, and a shell joins lines only where nothing follows the backslash.
+    """
+    format_help = command.format_help
+
+    def without_padding(ctx: Any, formatter: Any) -> None:
+        with redirect_stdout(_WithoutPadding(sys.stdout)):
+            format_help(ctx, formatter)
+
+    command.format_help = without_padding
+    return command
+
+
+class _WithoutPadding:
+    """A stream that takes spaces away from the ends of lines, and is the stream below in everything else."""
+
+    def __init__(self, below: TextIO) -> None:
+        self._below = below
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
+
+    def write(self, text: str) -> int:
+        """Write lines, which come whole."""
+        return self._below.write(_PADDING.sub(r"\1", text))
 
 
 def flowing(text: str) -> str:

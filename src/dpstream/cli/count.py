@@ -145,8 +145,8 @@ def count(
     neighbours: Annotated[
         str,
         typer.Option(
-            help="What is protected of a row: add-remove: whether it is there at all; replace: what it says, but not"
-            " its step; replace-anywhere: what it says and its step.",
+            help="What is protected of a row: add-remove: whether it is there at all; replace: what it says, while its"
+            " time is fixed and not protected; replace-anywhere: what it says and when, with more noise.",
             rich_help_panel=PEOPLE,
         ),
     ] = "add-remove",

@@ -31,7 +31,7 @@ from dpstream.cli.output import (
 )
 from dpstream.cli.pictures import check_picture, draw_into, draw_releases
 from dpstream.cli.targets import NotWritten, Target, opened
-from dpstream.errors import InvalidArgument, SourceMissing
+from dpstream.errors import DpstreamError, InvalidArgument, SourceMissing, TooManyPeople
 from dpstream.events.counting import MOST_PER_ROW, CountOptions, CountRun
 from dpstream.events.last_step import steps_ended
 from dpstream.events.measure import Measure
@@ -108,6 +108,7 @@ class CountCommand:
             stack.callback(run.close)
             notes = Notes(run, quiet=self.quiet, verbose=self.verbose)
             stack.enter_context(_said_on_interrupt(run))
+            stack.enter_context(_said_if_too_many_users(run))
             if self.follow:
                 _follow(run, notes, shape, self.file_format)
                 return
@@ -344,6 +345,24 @@ def _said_if_not_written(run: CountRun, *, to_file: bool) -> Iterator[None]:
         raise FailedAfterRelease(
             f"{error}. {number(released, 'step')} {'was' if released == 1 else 'were'} released and the budget is"
             " spent; without --store nothing can be read again: treat what was written as published"
+        ) from None
+
+
+@contextmanager
+def _said_if_too_many_users(run: CountRun) -> Iterator[None]:
+    """Name the option that makes room for more users."""
+    try:
+        yield
+    except TooManyPeople as error:
+        found = f"there are more than {number(error.capacity, 'user')}"
+        released = run.published - run.seen
+        state = f"{number(released, 'step')} released before that stay" if released else "nothing was released"
+        if run.options.store is None:
+            raise DpstreamError(f"{found}, and no more can be told apart in one run; {state}") from None
+        more = f"--max-users {2 * error.capacity}"
+        raise DpstreamError(
+            f"{found}, which is what --max-users makes room for; {state}. Give a larger number, such as {more}: the"
+            " store keeps 10 bytes for each, and what it has counted stays"
         ) from None
 
 
