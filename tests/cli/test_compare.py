@@ -57,7 +57,7 @@ def test_a_long_horizon_says_what_it_leaves_out():
 
 
 def test_the_optimum_can_be_asked_for(monkeypatch):
-    monkeypatch.setattr("dpstream.cli.compare.OPTIMAL_AT_ONCE", 10)
+    monkeypatch.setattr("dpstream.cli.compare_run.OPTIMAL_AT_ONCE", 10)
     assert "Optimal is left out" in invoke("--horizon", "50", "--no-speed").output
     assert "Optimal is left out" not in invoke("--horizon", "50", "--no-speed", "--optimal").output
 

@@ -15,7 +15,7 @@ import polars as pl
 from dpstream.budget import Budget, noise_scale
 from dpstream.charts import ACCENT, GREY, curve, new_figure, require_matplotlib
 from dpstream.cli.budget_options import budget_in_words
-from dpstream.cli.targets import NotWritten, Plot, Target, check_target, opened
+from dpstream.cli.targets import NotWritten, Target, check_target, opened
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.binary import Binary
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "Plot",
     "check_picture",
     "draw_into",
     "draw_releases",

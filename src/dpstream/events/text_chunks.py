@@ -8,6 +8,7 @@ import gzip
 import io
 import itertools
 import os
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -70,7 +71,7 @@ class Chunk:
             filled = (number for number, line in enumerate(self.data.split(b"\n"), self.first_line) if line.strip())
             return next(itertools.islice(filled, row, None), self.first_line)
         records = self._records(self.data.decode("utf-8", "replace"))
-        with contextlib.suppress(csv.Error):  # a field longer than Python's reader takes: as far as it got
+        with contextlib.suppress(csv.Error), _fields_of_any_length():  # damaged: as far as it got
             for _ in range(row + 1):
                 next(records, None)
         return self.first_line + int(records.line_num) - 1
@@ -106,11 +107,12 @@ class Chunk:
     def _ragged(self, text: str, before: int) -> SourceDamaged | None:
         records = self._records(text)
         try:
-            width = len(next(records))
-            for record in records:
-                if len(record) != width:
-                    what = f"{len(record)} fields, but the header names {width}" if record else "an empty line"
-                    return self._damaged(before + records.line_num - 1, what)
+            with _fields_of_any_length():
+                width = len(next(records))
+                for record in records:
+                    if len(record) != width:
+                        what = f"{len(record)} fields, but the header names {width}" if record else "an empty line"
+                        return self._damaged(before + records.line_num - 1, what)
         except csv.Error as error:
             return self._damaged(before + records.line_num - 1, f"not a CSV record ({error})")
         return None
@@ -125,6 +127,16 @@ class Chunk:
 
     def _damaged(self, line: int, what: str) -> SourceDamaged:
         return SourceDamaged(where=f"{self.source}, line {line}", what=what)
+
+
+@contextlib.contextmanager
+def _fields_of_any_length() -> Iterator[None]:
+    """Let Python's reader of CSV, which takes fields up to 128 KB, take what Polars takes."""
+    usual = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(usual)
 
 
 def chunks(
