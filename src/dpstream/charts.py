@@ -15,7 +15,7 @@ from dpstream.mechanisms.catalogue import ENTRIES, Look
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ACCENT", "GREY", "curve", "new_figure", "require_matplotlib"]
+__all__ = ["ACCENT", "GREY", "curve", "legend_below", "new_figure", "require_matplotlib"]
 
 #: What a picture is about, where it is not a mechanism; and what is there to compare.
 ACCENT = "#0072B2"
@@ -66,3 +66,8 @@ def curve(mechanism: str, *, markers: bool = False) -> dict[str, Any]:
         look = _OTHER_LOOKS[zlib.crc32(mechanism.encode()) % len(_OTHER_LOOKS)]
     drawn: dict[str, Any] = {"color": look.colour, "linestyle": look.dash, "linewidth": 1.6}
     return drawn | {"marker": look.marker, "markersize": 5} if markers else drawn
+
+
+def legend_below(figure: Figure) -> None:
+    """Put the legend under the axes, in two columns."""
+    figure.legend(loc="outside lower center", ncols=2, fontsize="small", frameon=False)

@@ -63,7 +63,7 @@ def test_smooth_moves_are_those_of_the_mechanism(kernel: ModuleType, label: int)
     reached = kernel.smooth_moves(label, pops, padding)
     cursor = label
     for t in range(n):
-        move, cursor = mechanism._next_move(cursor)
+        move, cursor = mechanism.next_move(cursor)
         assert move.pops == pops[t]
         assert move.padding == ((np.sqrt(padding[t]),) if padding[t] else ())
     assert reached == cursor

@@ -34,7 +34,7 @@ def test_cursor_entries_moves_and_steps_agree(mechanism):
 def test_moments_over_many_epochs():
     m = GrowingSmooth(3)
     variance = m.sensitivity() ** 2 * m.squared_row_norms(5000)
-    assert m._cursor(5000)[0] > 5
+    assert m.cursor_after(5000)[0] > 5
     for steps in (1, 2, 20, 21, 22, 80, 4999, 5000):
         assert m.max_variance(steps) == pytest.approx(variance[:steps].max())
         assert m.mean_variance(steps) == pytest.approx(variance[:steps].mean())

@@ -78,7 +78,7 @@ def test_cursor_moves_and_steps_agree(horizon):
     assert m.entries(horizon) is None
     moves = m.moves(1, horizon)
     for t in range(1, horizon + 1):
-        move, _ = m._next_move(t - 1)
+        move, _ = m.next_move(t - 1)
         assert tuple(moves.mix[move.pops, : move.pops]) == move.mix
 
 

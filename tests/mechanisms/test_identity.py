@@ -91,14 +91,14 @@ def test_a_last_digit_of_a_coefficient_is_another_mechanism(make, monkeypatch):
 def test_a_last_digit_of_a_node_is_another_mechanism(make, monkeypatch):
     mechanism = make(100)
     before = mechanism.identity
-    honest = type(mechanism)._next_move
+    honest = type(mechanism).next_move
 
     def moved(self, cursor):
         move, following = honest(self, cursor)
         pushes = tuple(np.nextafter(weight, 9.0) for weight in move.pushes)
         return stack_module.Move(move.pops, pushes, move.padding, move.mix), following
 
-    monkeypatch.setattr(type(mechanism), "_next_move", moved)
+    monkeypatch.setattr(type(mechanism), "next_move", moved)
     assert make(100).identity != before
 
 

@@ -18,13 +18,13 @@ def check_walk(mechanism: StackMechanism, steps: int) -> None:
     moves = mechanism.moves(1, steps)
     state = mechanism.start()
     for t in range(1, steps + 1):
-        move, _ = mechanism._next_move(state.cursor)
+        move, _ = mechanism.next_move(state.cursor)
         if moves is not None:
             assert (moves.pops[t - 1], (moves.push[t - 1],)) == (move.pops, move.pushes)
             assert moves.padding[t - 1] == (move.padding[0] if move.padding else 0)
         draws = [units[column[t, slot]] for slot in range(counts[t - 1])]
         _, state = mechanism.advance(state, draws)
-        assert state.cursor == mechanism._cursor(t)
+        assert state.cursor == mechanism.cursor_after(t)
         entries = mechanism.entries(t)
         if entries is not None:
             assert len(entries) == len(state.stack)

@@ -87,7 +87,9 @@ def test_repeated_rounding_is_bounded_from_above(name, slow):
         once = scipy.signal.lfilter([0, pole], [1, -pole], q)
         total += weight * (1 + 2 * gap / pole) * scipy.signal.lfilter([1], [1, -pole], once)
     worst = float((p * total).max())
-    bound = math.sqrt(mechanism._row_norm_bound(T)) * repeated_rounding(mechanism.gaps, mechanism.weights, slow, T)
+    bound = math.sqrt(mechanism.squared_row_norm_bound(T)) * repeated_rounding(
+        mechanism.gaps, mechanism.weights, slow, T
+    )
     assert worst <= bound <= 4 * worst
 
 
@@ -96,7 +98,7 @@ def test_precise_buffers_are_as_few_as_the_tolerance_allows(name):
     mechanism = (LONG | SHORT)[name]()
     slow = slow_buffers(mechanism, LARGEST, UNIT)
     T = mechanism.horizon or 2**50
-    row = math.sqrt(1.1 * mechanism._row_norm_bound(T))
+    row = math.sqrt(1.1 * mechanism.squared_row_norm_bound(T))
 
     def moved(precise: int) -> float:
         return UNIT * LARGEST * row * repeated_rounding(mechanism.gaps, mechanism.weights, precise, T)

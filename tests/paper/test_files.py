@@ -8,10 +8,9 @@ from dpstream.errors import InvalidArgument
 from dpstream.paper.as_html import as_html
 from dpstream.paper.as_markdown import as_markdown
 from dpstream.paper.atomic_write import check_directory, write
-from dpstream.paper.claim import Claim
 from dpstream.paper.document import Data, Heading, Judgement, Paragraph, Picture, Points, Quote, Table
 from dpstream.paper.finished import Finished
-from dpstream.paper.part import Grid, Measured
+from dpstream.paper.model import Claim, Grid, Measured
 
 DATA = Measured([{"T": 3, "V": 1.5}], ["It is 1.5 < 2."], Grid(["a", "b"], [["x", "1"]]))
 CLAIM = Claim("lemma-1", "Lemma 1", "It holds.", "It does.", "agrees", "", [{"T": 1}])

@@ -10,7 +10,7 @@ from dpstream import NoiseStream
 from dpstream.mechanisms import BufferedToeplitz, Honaker, SmoothBinary, SquareRoot
 from dpstream.paper import table_1, table_1_matrices, table_1_memory, table_1_time, table_1_variance
 from dpstream.paper.contenders import CONTENDERS
-from dpstream.paper.live_state import held_by, most_held
+from dpstream.paper.measuring import held_by, most_held
 from dpstream.testing import fixed_key
 
 

@@ -37,7 +37,7 @@ __all__ = ["AnytimeToeplitz"]
 
 TABLE = "anytime_table.json"
 
-#: Up to here means are taken over every step.
+#: Horizon up to which means are taken over every step.
 STEP_BY_STEP = 2**20
 
 

@@ -1,7 +1,7 @@
 """Balanced Toeplitz mechanism: within 1 % of the least possible error, with a handful of vectors of memory.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
-inputs.
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`,
+all releases together, adaptive inputs.
 Error: max V is 8.81 at T = 1023 (optimum 8.77), 14.7 at 2^14 and 26.6 at 2^20; all releases but the first few
 have nearly the same variance.
 Cost: that of `BufferedToeplitz`: one draw and O(buffers) operations a step, `buffers` vectors of memory.

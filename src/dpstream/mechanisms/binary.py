@@ -67,10 +67,10 @@ class Binary(OneNodeTree):
         """The most ones in the binary form of a step."""
         return round(self.max_squared_row_norm(self.horizon))
 
-    def _cursor(self, t: int) -> int:
+    def cursor_after(self, t: int) -> int:
         return t
 
-    def _next_move(self, cursor: int) -> tuple[Move, int]:
+    def next_move(self, cursor: int) -> tuple[Move, int]:
         t = cursor + 1
         return Move((t & -t).bit_length() - 1, (1.0,)), t
 

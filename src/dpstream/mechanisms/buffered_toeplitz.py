@@ -1,7 +1,7 @@
 """Buffered Toeplitz mechanism: the error of the square root with a handful of vectors of memory.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
-inputs.
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`,
+all releases together, adaptive inputs.
 Error: with 4, 6, 8 buffers within 3.2 %, 0.25 %, 0.02 % of `SquareRoot` at T = 2^20.
 Cost: one draw and O(buffers) operations a step, `buffers` vectors of memory; built in milliseconds at any
 horizon.
@@ -34,7 +34,7 @@ from dpstream.participation import Participation
 
 __all__ = ["BufferedToeplitz"]
 
-#: Up to here all steps are looked at one by one; above, smooth sums over steps are integrated.
+#: Horizon up to which all steps are looked at one by one; above it smooth sums over steps are integrated.
 STEP_BY_STEP = 2**22
 
 
@@ -158,7 +158,7 @@ class BufferedToeplitz(RecurrenceMechanism):
             return np.cumsum(squares)
         return series_product(squares, self.input_scale(1, steps) ** 2, steps)
 
-    def _row_norm_bound(self, steps: int) -> float:
+    def squared_row_norm_bound(self, steps: int) -> float:
         # q falls with t, because 1/q_t² = u_{T-t} and u is decreasing (see `toeplitz`): no draw is scaled up more than
         # the first.
         return float(self.input_scale(1, 1)[0]) ** 2 * self._left.products(steps, 0)
@@ -181,8 +181,8 @@ class BufferedToeplitz(RecurrenceMechanism):
     def mean_squared_row_norm(self, steps: int) -> float:
         if steps <= STEP_BY_STEP:
             return super().mean_squared_row_norm(steps)
-        # Draw t reaches the releases t .. steps: q_t² Σ_{i ≤ steps-t} l_i², summed over t from the last draw
-        # back.
+        # Draw t reaches the releases t .. steps: q_t² Σ_{i ≤ steps-t} l_i², summed over t
+        # from the last draw back.
         after = self.horizon - steps
 
         def reach(lag: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -102,11 +102,11 @@ class GrowingSmooth(OneNodeTree):
                 yield epoch, before, max(first - before, 0), min(last - before, size - 1)
             before, epoch = before + size, epoch + 1
 
-    def _cursor(self, t: int) -> tuple[int, int]:
+    def cursor_after(self, t: int) -> tuple[int, int]:
         ((epoch, _, leaf, _),) = self._epochs(t, t)
         return epoch, label_at(self.zeros - 1, self._ones(epoch), leaf)
 
-    def _next_move(self, cursor: tuple[int, int]) -> tuple[Move, tuple[int, int]]:
+    def next_move(self, cursor: tuple[int, int]) -> tuple[Move, tuple[int, int]]:
         epoch, label = cursor
         replaced = lowest_run_of_ones(label)
         # Trailing ones name nodes without elements, which are left out.

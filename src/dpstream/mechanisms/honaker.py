@@ -1,7 +1,7 @@
 """Honaker's tree, estimation from below: each node's estimate is refined by what its children said.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
-inputs.
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`,
+all releases together, adaptive inputs.
 Error: V_t = Δ² · Σ c_l over the set bits l of t, c_l = 2^l / (2^(l+1) - 1), Δ² about 0.86 ·
 bit_length(horizon).
 Cost: one draw a step, bit_length(horizon) vectors.
@@ -72,10 +72,10 @@ class Honaker(StackMechanism):
         """The most ones in the binary form of a step."""
         return round(heaviest(self.horizon, [1.0] * self.horizon.bit_length()))
 
-    def _cursor(self, t: int) -> int:
+    def cursor_after(self, t: int) -> int:
         return t
 
-    def _next_move(self, cursor: int) -> tuple[Move, int]:
+    def next_move(self, cursor: int) -> tuple[Move, int]:
         t = cursor + 1
         return _move((t & -t).bit_length() - 1), t
 
@@ -106,8 +106,8 @@ class Honaker(StackMechanism):
             new = np.zeros(steps)
             new[t - 1] = scale
             R[t - 1, t - 1] = 1 / scale
-            # Within a step's interval the node replaced at level l holds 2^l elements; the new element comes
-            # last.
+            # Within a step's interval the node replaced at level l holds 2^l elements;
+            # the new element comes last.
             for level in range(k):
                 shrunk = _shrunk(k, level)
                 new += shrunk * estimates.pop()
@@ -119,8 +119,8 @@ class Honaker(StackMechanism):
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         levels = self.horizon.bit_length()
         crowds = tuple(participation.reach(1 << k) for k in range(levels))
-        # As in the weighted tree: a node that meets c steps of one person adds at most crowd · Σ of c
-        # squares.
+        # As in the weighted tree: a node that meets c steps of one person adds at most crowd
+        # · Σ of c squares.
         return sqrt(participation.times * _largest_squared_sensitivity(crowds)), participation.times == 1
 
     def squared_row_norm(self, t: int) -> float:

@@ -1,7 +1,7 @@
 """Log-matrix mechanism: no horizon, an error that grows like log³, memory that grows with the stream.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
-inputs.
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`,
+all releases together, adaptive inputs.
 Error: V = 16.4, 32.0, 49.5 at 2^10, 2^16, 2^20 steps.
 Cost: one draw a step, amortised O(log² t) time, 2t vectors of memory.
 Jacobsen, Fawaz 2025, arXiv:2506.15018; γ and δ are ours, chosen for streams of a thousand to a

@@ -73,9 +73,9 @@ class OneNodeTree(StackMechanism):
         rows: list[list[tuple[int, float]]] = []  # of L: (column, weight)
         columns: list[tuple[int, int, float]] = []  # rows of R: (elements before, elements up to, value)
         stack: list[tuple[int, int, float]] = []  # (column, step, weight)
-        cursor = self._cursor(0)
+        cursor = self.cursor_after(0)
         for t in range(1, steps + 1):
-            move, cursor = self._next_move(cursor)
+            move, cursor = self.next_move(cursor)
             del stack[len(stack) - move.pops :]
             (weight,) = move.pushes
             below = stack[-1][1] if stack else 0

@@ -1,7 +1,7 @@
 """Optimal mechanism: the least possible max V, with a certificate.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
-inputs.
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`,
+all releases together, adaptive inputs.
 Error: V = γ₂(A)² to within `tolerance`, nearly the same at every step.
 Cost: about 20 eigenproblems of size T to build (0.2 s at T = 250, 4 s at 1,023, minutes at 4,096), then
 T vectors of memory and O(t) time a step.
@@ -12,8 +12,8 @@ so v is u reversed. With H = √u (A J) √u = Q Λ Qᵀ, J the reversal, and d 
 
     Σ|Λ| ≤ γ₂ ≤ max d/u   for every u > 0 with sum 1,
 
-and C = |H|/√(u uᵀ) has max diag(C) = max diag(AᵀC⁻¹A) = max d/u. The bounds meet where d is proportional to
-u.
+and C = |H|/√(u uᵀ) has max diag(C) = max diag(AᵀC⁻¹A) = max d/u. The bounds meet where
+d is proportional to u.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class RecurrenceMechanism(Mechanism):
         """p_t of the same steps: what release t's noise is multiplied by."""
         return np.ones(count)
 
-    def _row_norm_bound(self, steps: int) -> float:
+    def squared_row_norm_bound(self, steps: int) -> float:
         """At least the largest ‖L_t‖² over t = 1..steps, cheaply: what a proof needs, not what a variance is."""
         return self.max_squared_row_norm(steps)
 

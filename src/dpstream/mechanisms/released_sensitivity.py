@@ -12,8 +12,8 @@ recursion over subtree types (a zeros, b ones left), in docs/mathematics.md unde
 
 Both maps keep the order "larger q and smaller x is no worse", so dominated pairs are dropped; q at the root
 is Δ².
-A horizon below the tree's capacity cuts the tree along the path to its last leaf; the recursion follows that
-path.
+A horizon below the tree's capacity cuts the tree along the path to its last leaf;
+the recursion follows that path.
 """
 
 from __future__ import annotations

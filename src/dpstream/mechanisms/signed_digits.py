@@ -113,10 +113,10 @@ class SignedDigits(StackMechanism):
         """The largest Σ|digits| of a step."""
         return round(self.max_squared_row_norm(self.horizon))
 
-    def _cursor(self, t: int) -> tuple[int, ...]:
+    def cursor_after(self, t: int) -> tuple[int, ...]:
         return tuple(self.digits(t)[::-1])
 
-    def _next_move(self, cursor: tuple[int, ...]) -> tuple[Move, tuple[int, ...]]:
+    def next_move(self, cursor: tuple[int, ...]) -> tuple[Move, tuple[int, ...]]:
         """Let the lowest digit grow, with carries; the cursor holds the digits, lowest first."""
         m = self._most
         carry = 0

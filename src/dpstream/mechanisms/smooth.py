@@ -169,10 +169,10 @@ class SmoothBinary(OneNodeTree):
         """As many vectors as a label has ones."""
         return min(self.ones, self.horizon)
 
-    def _cursor(self, t: int) -> int:
+    def cursor_after(self, t: int) -> int:
         return label_at(self.zeros, self.ones, t)
 
-    def _next_move(self, cursor: int) -> tuple[Move, int]:
+    def next_move(self, cursor: int) -> tuple[Move, int]:
         replaced = lowest_run_of_ones(cursor)
         # Trailing ones are padding of the release before: they were never stored.
         pops = 0 if cursor & 1 else replaced
@@ -189,7 +189,7 @@ class SmoothBinary(OneNodeTree):
 
     def label_before(self, step: int) -> int | None:
         """Return the label of the release before, unless a step may take several padding draws."""
-        return None if self.padded and self.noise == "laplace" else self._cursor(step - 1)
+        return None if self.padded and self.noise == "laplace" else self.cursor_after(step - 1)
 
     def moves(self, first: int, count: int) -> Moves | None:
         """As for any such tree; None for Laplace noise with padding, which may take many draws in a step."""

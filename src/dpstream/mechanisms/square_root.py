@@ -1,7 +1,7 @@
 """Square-root mechanism: the lowest error of all Toeplitz factorisations, with all draws in memory.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
-inputs.
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`,
+all releases together, adaptive inputs.
 Error: V = S_T · S_t with S_t = Σ_{k<t} f_k², about (1 + ln(T)/π)²; 7 to 12 % less when normalized.
 Cost: one draw a step, amortised O(log² T) time, 2T vectors of memory.
 Fichtenberger, Henzinger, Upadhyay 2023, arXiv:2202.11205; Henzinger, Upadhyay, Upadhyay 2023,

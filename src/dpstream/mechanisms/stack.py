@@ -87,11 +87,11 @@ class StackMechanism(Mechanism):
         return False
 
     @abstractmethod
-    def _cursor(self, t: int) -> Any:
+    def cursor_after(self, t: int) -> Any:
         """Where the walk stands after t releases, in O(log T): an int or a tuple of ints."""
 
     @abstractmethod
-    def _next_move(self, cursor: Any) -> tuple[Move, Any]:
+    def next_move(self, cursor: Any) -> tuple[Move, Any]:
         """The next step's move and the cursor after it, in constant time (amortised)."""
 
     @abstractmethod
@@ -129,9 +129,9 @@ class StackMechanism(Mechanism):
     def computed_numbers(self) -> Iterator[NDArray[np.float64]]:
         """Return the moves of sampled steps: what each pops, pushes, adds and mixes."""
         for first, count in sampled_steps(self.horizon):
-            cursor = self._cursor(first - 1)
+            cursor = self.cursor_after(first - 1)
             for _ in range(count):
-                move, cursor = self._next_move(cursor)
+                move, cursor = self.next_move(cursor)
                 sizes = (move.pops, len(move.pushes), len(move.padding))
                 yield np.array([*sizes, *move.pushes, *move.padding, *move.mix], dtype=np.float64)
 
@@ -140,7 +140,7 @@ class StackMechanism(Mechanism):
         entries = self.entries(t)
         if entries is None:
             return super().row_weights(t)
-        move, _ = self._next_move(self._cursor(t - 1))
+        move, _ = self.next_move(self.cursor_after(t - 1))
         return [entry.weight for entry in entries] + list(move.padding)
 
     def window_weights(self, t: int, s: int) -> list[tuple[float, float]]:
@@ -152,8 +152,8 @@ class StackMechanism(Mechanism):
         for entry in earlier:
             node = (entry.step, entry.slot)
             pairs[node] = (pairs[node][0] if node in pairs else 0.0, entry.weight)
-        padding = [(weight, 0.0) for weight in self._next_move(self._cursor(t - 1))[0].padding]
-        padding += [(0.0, weight) for weight in self._next_move(self._cursor(s - 1))[0].padding]
+        padding = [(weight, 0.0) for weight in self.next_move(self.cursor_after(t - 1))[0].padding]
+        padding += [(0.0, weight) for weight in self.next_move(self.cursor_after(s - 1))[0].padding]
         return [*pairs.values(), *padding]
 
     def squared_window_norm(self, t: int, s: int) -> float:
@@ -165,8 +165,8 @@ class StackMechanism(Mechanism):
         for entry in earlier:
             node = (entry.step, entry.slot)
             weights[node] = weights.get(node, 0.0) - entry.weight
-        padding = [*self._next_move(self._cursor(t - 1))[0].padding]
-        padding += self._next_move(self._cursor(s - 1))[0].padding if s else ()
+        padding = [*self.next_move(self.cursor_after(t - 1))[0].padding]
+        padding += self.next_move(self.cursor_after(s - 1))[0].padding if s else ()
         return sum(weight**2 for weight in weights.values()) + sum(weight**2 for weight in padding)
 
     def squared_window_norms(self, window: int, steps: int) -> NDArray[np.float64]:
@@ -183,19 +183,19 @@ class StackMechanism(Mechanism):
         )
 
     def start(self) -> StackState:
-        return StackState(0, self._cursor(0), ())
+        return StackState(0, self.cursor_after(0), ())
 
     def state_at(self, t: int, stack: Sequence[Value]) -> StackState:
         """The state after release t, given the cumulative noise of its `entries`."""
-        return StackState(t, self._cursor(t), tuple(stack))
+        return StackState(t, self.cursor_after(t), tuple(stack))
 
     def draws_at(self, t: int) -> int:
-        move, _ = self._next_move(self._cursor(t - 1))
+        move, _ = self.next_move(self.cursor_after(t - 1))
         return len(move.pushes) + len(move.padding)
 
     def advance(self, state: StackState, draws: Sequence[Value]) -> tuple[Value, StackState]:
         t = self._next_step(state)
-        move, cursor = self._next_move(state.cursor)
+        move, cursor = self.next_move(state.cursor)
         kept = state.stack[: len(state.stack) - move.pops]
         top = kept[-1] if kept else None
         for weight, popped in zip(move.mix, reversed(state.stack), strict=False):

@@ -1,7 +1,7 @@
 """Weighted tree: a balanced binary tree with a noise scale of its own at every node.
 
-Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
-inputs.
+Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`,
+all releases together, adaptive inputs.
 Error: max V = v(horizon + 1), 123.2 at 2^20, from a recursion on sizes.   Cost: one draw a step, log2 of the
 horizon vectors.
 Ours (docs/mathematics.md, "Weighted tree"): of all scales on the left children of this tree, those with the least
@@ -80,10 +80,10 @@ class WeightedTree(OneNodeTree):
             yield leaf >= middle, middle, size
             before, size = (middle, size // 2) if leaf >= middle else (before, (size + 1) // 2)
 
-    def _cursor(self, t: int) -> int:
+    def cursor_after(self, t: int) -> int:
         return t
 
-    def _next_move(self, cursor: int) -> tuple[Move, int]:
+    def next_move(self, cursor: int) -> tuple[Move, int]:
         # A walk from the root: log2 T short steps, as many as copying the stack takes at worst.
         pops = 0
         for right, _, _ in self._path(cursor):

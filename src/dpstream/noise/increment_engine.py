@@ -112,7 +112,7 @@ class IncrementEngine(Engine):
         raise NotImplementedError("increments carry no error bound: the exact lane has its own engine")
 
     def _scale(self, step: int) -> float:
-        """What increment `step` is multiplied by, worked out for many steps at a time."""
+        """What increment `step` is multiplied by, computed for many steps at a time."""
         first, scales = self._scales_ahead
         if not first <= step < first + len(scales):
             count = min(SCALES_AHEAD, self.mechanism.horizon - step + 1)
@@ -207,7 +207,7 @@ class _Recurrence:
         assert recurrence is not None  # noqa: S101  (`can_stream` has looked)
         self.gaps, self.weights = recurrence
         self._fitted = mechanism
-        self._row_norm_bound = mechanism.squared_row_norm  # rows only grow
+        self.squared_row_norm_bound = mechanism.squared_row_norm  # rows only grow
 
     def input_scale(self, first: int, count: int) -> NDArray[np.float64]:
         return np.ones(count)

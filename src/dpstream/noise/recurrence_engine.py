@@ -26,7 +26,7 @@ __all__ = ["SLOW_GAP", "RecurrenceEngine"]
 #: Buffers that decay by less than this a step are kept in float64 by a float32 stream. A float32 buffer rounds each
 #: step to 2^-24 of itself, so its decay is then right to 2^-24 / 2^-12 in the worst case, and far better on average.
 SLOW_GAP = 2.0**-12
-#: Scalings are worked out for so many steps at a time.
+#: Scalings are computed for so many steps at a time.
 SCALES_AHEAD = 1024
 
 
@@ -91,7 +91,7 @@ class RecurrenceEngine(Engine, streams=RecurrenceMechanism):
     def _error(self, t: int) -> float:
         # docs/exact-rounding.md counts the roundings. Σ_j |L_tj| ≤ √t · ‖L_t‖, and all weights are positive, so that no
         # part of a release is larger than that. (A tenth to spare, where the largest row was found by a search.)
-        row = math.sqrt(1.1 * self.mechanism._row_norm_bound(t))
+        row = math.sqrt(1.1 * self.mechanism.squared_row_norm_bound(t))
         buffers = len(self._gaps)
         if self.draws.narrow:
             rounding = (15 + -(-buffers // 4)) * UNIT + t * 2.0**-102
@@ -148,7 +148,7 @@ class RecurrenceEngine(Engine, streams=RecurrenceMechanism):
         return buffer
 
     def _scales(self, step: int) -> tuple[float, float]:
-        """Both scalings of one step, worked out for many steps at a time."""
+        """Both scalings of one step, computed for many steps at a time."""
         first, entering, leaving = self._scales_ahead
         if not first <= step < first + len(entering):
             count = min(SCALES_AHEAD, (self.mechanism.horizon or step + SCALES_AHEAD) - step + 1)

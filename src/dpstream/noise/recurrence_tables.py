@@ -44,7 +44,7 @@ class LeapTables(NamedTuple):
 
 @lru_cache(maxsize=64)
 def leap_tables(gaps: tuple[float, ...], weights: tuple[float, ...]) -> LeapTables:
-    """The tables for poles 1 - gap, worked out in fractions; all streams of one mechanism share them."""
+    """The tables for poles 1 - gap, computed in fractions; all streams of one mechanism share them."""
     poles = [1 - Fraction(gap) for gap in gaps]
     heights = [Fraction(weight) for weight in weights]
     powers = [[Fraction(1)] * len(poles)]
@@ -89,7 +89,7 @@ def repeated_rounding(gaps: NDArray[np.float64], weights: NDArray[np.float64], s
 def slow_buffers(mechanism: RecurrenceMechanism, largest_draw: float, unit: float) -> int:
     """How many of the slowest buffers must be in double-double for the others' roundings to stay within tolerance."""
     steps = mechanism.horizon or ENDLESS
-    row = math.sqrt(1.1 * mechanism._row_norm_bound(steps))
+    row = math.sqrt(1.1 * mechanism.squared_row_norm_bound(steps))
     for slow in range(len(mechanism.gaps)):
         if unit * largest_draw * row * repeated_rounding(mechanism.gaps, mechanism.weights, slow, steps) <= TOLERANCE:
             return slow

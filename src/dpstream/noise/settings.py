@@ -27,7 +27,11 @@ LARGEST_EXACT_SCALE = 1e12
 
 
 def settings_of(mechanism: str, scale: float, shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, object]:
-    """All settings of a stream: what its keys are derived from, and what a saved state must match."""
+    """Return what decides the noise of a `NoiseStream`: its keys are derived from it, and a saved state must match it.
+
+    Not the settings of a release (`dpstream.release.settings`): a NoiseStream is used without any, for training, and
+    knows neither budget nor people. A release's stream has both, its master key being derived from the settings.
+    """
     return {
         "mechanism": mechanism,
         "scale": repr(scale),
@@ -40,7 +44,7 @@ def settings_of(mechanism: str, scale: float, shape: tuple[int, ...], dtype: np.
 
 @lru_cache(maxsize=256)
 def settings_digest(purpose: str, mechanism: str, scale: float, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
-    """Kept, because thousands of streams may share all settings and differ in their keys only."""
+    """Return the SHA-256 digest of the settings for one purpose. Cached: many streams share settings."""
     return configuration_digest(purpose, settings_of(mechanism, scale, shape, dtype))
 
 

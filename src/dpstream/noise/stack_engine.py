@@ -40,7 +40,7 @@ class StackEngine(Engine, streams=StackMechanism):
 
     def reset(self) -> None:
         self.t = 0
-        self._cursor: Any = self.mechanism._cursor(0)
+        self._cursor: Any = self.mechanism.cursor_after(0)
         self._stack: list[NDArray[Any]] = []
         self._spare: list[NDArray[Any]] = []
 
@@ -52,7 +52,7 @@ class StackEngine(Engine, streams=StackMechanism):
         self.reset()
         for entry in entries:
             self._push(entry.step, entry.slot, entry.weight, None, None)
-        self.t, self._cursor = t, self.mechanism._cursor(t)
+        self.t, self._cursor = t, self.mechanism.cursor_after(t)
 
     def _error(self, t: int) -> float:
         # Every release is a sum of at most `depth` nodes and some padding. Each term brings the error of its draw and
@@ -135,7 +135,7 @@ class StackEngine(Engine, streams=StackMechanism):
 
     def step(self, out: NDArray[Any]) -> None:
         step = self.t + 1
-        move, cursor = self.mechanism._next_move(self._cursor)
+        move, cursor = self.mechanism.next_move(self._cursor)
         mixed = self._mixed(move)
         for _ in range(move.pops):
             self._spare.append(self._stack.pop())

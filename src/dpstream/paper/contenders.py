@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from dpstream.charts import curve
 from dpstream.mechanisms import Binary, BufferedToeplitz, Honaker, Optimal, SmoothBinary, SquareRoot
 from dpstream.mechanisms.base import Mechanism
+from dpstream.paper.model import Row, column
 
-__all__ = ["CONTENDERS", "Contender", "look_of"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["CONTENDERS", "Contender", "lines_by_contender", "look_of"]
 
 #: (ln 2/π)²: what V/log2(T)² of the square root tends to, 0.0487.
 SQUARE_ROOT_LIMIT = (math.log(2) / math.pi) ** 2
@@ -82,3 +88,10 @@ CONTENDERS = (
 def look_of(title: str) -> str:
     """The entry in `dpstream.charts` of the contender with this title."""
     return next(contender.look for contender in CONTENDERS if contender.title == title)
+
+
+def lines_by_contender(axes: Axes, rows: Sequence[Row], x: str, y: str, *, markers: bool = True) -> None:
+    """Draw column `y` over column `x`, a line for each contender in its own look."""
+    for contender in CONTENDERS:
+        own = [row for row in rows if row["mechanism"] == contender.title]
+        axes.plot(column(own, x), column(own, y), label=contender.title, **curve(contender.look, markers=markers))

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpstream.paper import table_1
-from dpstream.paper.claim import Claim, Verdict
 from dpstream.paper.document import Block, Data, Heading, Judgement, Paragraph, Picture, Points, Quote, Table
-from dpstream.paper.part import Grid, Measured
+from dpstream.paper.model import Claim, Grid, Measured, Verdict
 from dpstream.paper.parts import PARTS
 
 __all__ = ["VERDICTS", "Outcome", "blocks"]

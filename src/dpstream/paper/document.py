@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpstream.paper.claim import Verdict
-from dpstream.paper.part import Grid
+from dpstream.paper.model import Grid, Verdict
 
 __all__ = ["Block", "Data", "Heading", "Judgement", "Paragraph", "Picture", "Points", "Quote", "Table"]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dpstream.charts import new_figure
 from dpstream.mechanisms import SmoothBinary
-from dpstream.paper.part import Measured, Part, Progress
+from dpstream.paper.model import Measured, Part, Progress
 from dpstream.paper.tree_picture import LEGEND, draw_tree, tree_rows
 
 if TYPE_CHECKING:

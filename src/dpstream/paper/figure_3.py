@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dpstream.charts import new_figure
 from dpstream.mechanisms import SmoothBinary
 from dpstream.mechanisms.labels import lowest_run_of_ones
-from dpstream.paper.part import Measured, Part, Progress, Row
+from dpstream.paper.model import Measured, Part, Progress, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

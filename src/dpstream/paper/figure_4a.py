@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstream.charts import curve, new_figure
+from dpstream.charts import curve, legend_below, new_figure
 from dpstream.paper.contenders import CONTENDERS
-from dpstream.paper.part import Grid, Measured, Part, Progress, Row
+from dpstream.paper.model import Grid, Measured, Part, Progress, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,7 +60,7 @@ def draw(data: Measured) -> Figure:
             look |= {"linestyle": "-", "linewidth": 0.9}
         axes.plot(range(1, HORIZON + 1), values, label=contender.title, **look)
     axes.set(xlabel="release t", ylabel="V = 2ρ · variance of release t", xlim=(0, HORIZON), ylim=(0, None))
-    figure.legend(loc="outside lower center", ncols=2, fontsize="small", frameon=False)
+    legend_below(figure)
     return figure
 
 

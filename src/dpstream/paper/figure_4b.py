@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstream.charts import curve, new_figure
-from dpstream.paper.contenders import CONTENDERS
-from dpstream.paper.part import Grid, Measured, Part, Progress, Row
+from dpstream.charts import legend_below, new_figure
+from dpstream.paper.contenders import CONTENDERS, lines_by_contender
+from dpstream.paper.model import Grid, Measured, Part, Progress, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,17 +62,10 @@ def draw(data: Measured) -> Figure:
     """Max V over T, linear upwards as in the paper."""
     figure = new_figure(7.0, 4.8)
     axes = figure.subplots()
-    for contender in CONTENDERS:
-        rows = [row for row in data.rows if row["mechanism"] == contender.title]
-        axes.plot(
-            [float(row["T"]) for row in rows],
-            [float(row["V"]) for row in rows],
-            label=contender.title,
-            **curve(contender.look),
-        )
+    lines_by_contender(axes, data.rows, "T", "V", markers=False)
     axes.set_xscale("log")
     axes.set(xlabel="horizon T (releases)", ylabel="largest V = 2ρ · variance", xlim=(10, LAST), ylim=(0, None))
-    figure.legend(loc="outside lower center", ncols=2, fontsize="small", frameon=False)
+    legend_below(figure)
     return figure
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dpstream.charts import curve, new_figure
+from dpstream.charts import curve, legend_below, new_figure
 from dpstream.mechanisms import Binary, BufferedToeplitz, SmoothBinary, SquareRoot
 from dpstream.paper.as_published import PlainSmooth, square_root_at_once
-from dpstream.paper.part import Grid, Measured, Part, Progress, Row
+from dpstream.paper.model import Grid, Measured, Part, Progress, Row
 from dpstream.paper.table_1_time import all_outputs
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def draw(data: Measured) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xlabel="horizon T (releases)", ylabel=f"µs an input of {COORDINATES:,} numbers")
-    figure.legend(loc="outside lower center", ncols=2, fontsize="small", frameon=False)
+    legend_below(figure)
     return figure
 
 

@@ -6,12 +6,12 @@ import tracemalloc
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dpstream.charts import curve, new_figure
+from dpstream.charts import curve, legend_below, new_figure
 from dpstream.mechanisms import Binary, BufferedToeplitz, SmoothBinary, SquareRoot
 from dpstream.mechanisms.base import Mechanism
 from dpstream.paper.as_published import PlainSmooth, square_root_at_once
-from dpstream.paper.live_state import WIDE, held_by, most_held
-from dpstream.paper.part import Grid, Measured, Part, Progress, Row
+from dpstream.paper.measuring import WIDE, held_by, most_held
+from dpstream.paper.model import Grid, Measured, Part, Progress, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,7 +98,7 @@ def draw(data: Measured) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xlabel="horizon T (releases)", ylabel="numbers held for each coordinate")
-    figure.legend(loc="outside lower center", ncols=2, fontsize="small", frameon=False)
+    legend_below(figure)
     return figure
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstream.paper.atomic_write import write
-from dpstream.paper.claim import Claim
-from dpstream.paper.part import Grid, Measured
+from dpstream.paper.model import Claim, Grid, Measured
 
 __all__ = ["Finished"]
 

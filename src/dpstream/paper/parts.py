@@ -15,7 +15,7 @@ from dpstream.paper import (
     table_1_time,
     table_1_variance,
 )
-from dpstream.paper.part import Part
+from dpstream.paper.model import Part
 
 __all__ = ["PARTS"]
 

@@ -22,11 +22,10 @@ from dpstream.charts import require_matplotlib
 from dpstream.paper.as_html import as_html
 from dpstream.paper.as_markdown import as_markdown
 from dpstream.paper.atomic_write import check_directory, write
-from dpstream.paper.claim import Claim, ClaimMaker
 from dpstream.paper.claims import CLAIMS
 from dpstream.paper.content import Outcome, blocks
 from dpstream.paper.finished import Finished
-from dpstream.paper.part import Measured, Part, Progress, Row
+from dpstream.paper.model import Claim, ClaimMaker, Measured, Part, Progress, Row
 from dpstream.paper.parts import PARTS
 
 if TYPE_CHECKING:

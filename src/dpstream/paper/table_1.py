@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dpstream.paper.contenders import CONTENDERS
-from dpstream.paper.part import Grid, Measured
+from dpstream.paper.model import Grid, Measured
 
 __all__ = ["FOOTNOTE", "PAPER", "summary"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstream.charts import new_figure
 from dpstream.paper.contenders import CONTENDERS
-from dpstream.paper.part import Grid, Measured, Part, Progress, Row
+from dpstream.paper.model import Grid, Measured, Part, Progress, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from dpstream.charts import curve, new_figure
-from dpstream.paper.contenders import CONTENDERS
-from dpstream.paper.growth import exponent, two_digits
-from dpstream.paper.live_state import most_held
-from dpstream.paper.part import Grid, Measured, Part, Progress, Row
+from dpstream.charts import legend_below, new_figure
+from dpstream.paper.contenders import CONTENDERS, lines_by_contender
+from dpstream.paper.measuring import exponent, most_held, two_digits
+from dpstream.paper.model import Grid, Measured, Part, Progress, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,21 +79,14 @@ def draw(data: Measured) -> Figure:
     """Vectors held over T."""
     figure = new_figure(7.0, 4.6)
     axes = figure.subplots()
-    for contender in CONTENDERS:
-        rows = [row for row in data.rows if row["mechanism"] == contender.title]
-        axes.plot(
-            [float(row["T"]) for row in rows],
-            [float(row["vectors"]) for row in rows],
-            label=contender.title,
-            **curve(contender.look, markers=True),
-        )
+    lines_by_contender(axes, data.rows, "T", "vectors")
     horizons = [float(row["T"]) for row in data.rows]
     scale = [min(horizons), max(horizons)]
     axes.plot(scale, [math.log2(T) for T in scale], color="0.6", linewidth=0.8, zorder=0, label="log2 T")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set(xlabel="horizon T (releases)", ylabel="vectors held between two releases")
-    figure.legend(loc="outside lower center", ncols=2, fontsize="small", frameon=False)
+    legend_below(figure)
     return figure
 
 

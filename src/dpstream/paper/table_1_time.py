@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstream.charts import curve, new_figure
+from dpstream.charts import curve, legend_below, new_figure
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.stream import NoiseStream
 from dpstream.paper.as_published import square_root_at_once
 from dpstream.paper.contenders import CONTENDERS
-from dpstream.paper.growth import exponent, exponent_of, two_digits
-from dpstream.paper.part import Grid, Measured, Part, Progress, Row
+from dpstream.paper.measuring import exponent, exponent_of, two_digits
+from dpstream.paper.model import Grid, Measured, Part, Progress, Row
 from dpstream.testing import fixed_key
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def draw(data: Measured) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xlabel="horizon T (releases)", ylabel=f"µs a release of {COORDINATES:,} numbers")
-    figure.legend(loc="outside lower center", ncols=2, fontsize="small", frameon=False)
+    legend_below(figure)
     return figure
 
 

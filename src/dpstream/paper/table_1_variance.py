@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpstream.charts import curve, new_figure
+from dpstream.charts import curve, legend_below, new_figure
 from dpstream.paper.contenders import CONTENDERS, look_of
-from dpstream.paper.part import Grid, Measured, Part, Progress, Row
+from dpstream.paper.model import Grid, Measured, Part, Progress, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,7 +128,7 @@ def draw(data: Measured) -> Figure:
         xlim=(2 ** (min(exponents) - 0.5), 2**33),
         ylim=(0.042, 1.4),
     )
-    figure.legend(loc="outside lower center", ncols=2, fontsize="small", frameon=False)
+    legend_below(figure)
     return figure
 
 

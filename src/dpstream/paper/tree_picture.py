@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dpstream.paper.part import Row
+from dpstream.paper.model import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import pytest
 
-from dpstream.paper.claim import Claim, column, judge
 from dpstream.paper.claims import CLAIMS
+from dpstream.paper.model import Claim, column, judge
 
 VERDICTS = {
     "unbounded": "sharpened",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dpstream.paper.claim import ClaimMaker
 from dpstream.paper.claims.binary_tree import BINARY_COSTS, PROPOSITION_3_1, PROPOSITION_3_2, THEOREM_3_3
 from dpstream.paper.claims.factorisation import FACTORISATION
 from dpstream.paper.claims.gaussian_mechanism import CONVERSION, LEMMA_2_5
@@ -17,6 +16,7 @@ from dpstream.paper.claims.smooth_tree import ALGORITHM_2, CHOICE_OF_K
 from dpstream.paper.claims.theorem_1_1 import THEOREM_1_1
 from dpstream.paper.claims.unbounded_streams import UNBOUNDED
 from dpstream.paper.claims.variance_ratios import FIGURE_4, TABLE_1
+from dpstream.paper.model import ClaimMaker
 
 __all__ = ["CLAIMS"]
 

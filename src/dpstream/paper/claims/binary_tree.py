@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.mechanisms import Binary
-from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.wording import listed, number, steps
+from dpstream.paper.model import Claim, ClaimMaker, Row, column, judge
 
 __all__ = ["BINARY_COSTS", "PROPOSITION_3_1", "PROPOSITION_3_2", "THEOREM_3_3"]
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from dpstream.audit.table import SUBJECTS
 from dpstream.mechanisms.base import Mechanism
-from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.wording import number
+from dpstream.paper.model import Claim, ClaimMaker, Row, column, judge
 
 __all__ = ["FACTORISATION"]
 

@@ -15,8 +15,8 @@ from dpstream.budget import zcdp
 from dpstream.charts import ACCENT, GREY, new_figure
 from dpstream.gaussian_curve import gaussian_delta, gaussian_epsilon
 from dpstream.mechanisms import Binary
-from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.wording import number
+from dpstream.paper.model import Claim, ClaimMaker, Row, column, judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,8 +14,8 @@ import numpy as np
 
 from dpstream.charts import ACCENT, GREY, curve, new_figure
 from dpstream.mechanisms import SmoothBinary
-from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.wording import listed, number, steps
+from dpstream.paper.model import Claim, ClaimMaker, Row, column, judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

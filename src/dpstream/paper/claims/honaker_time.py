@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.mechanisms import Binary, Honaker
-from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.wording import listed, number, steps
+from dpstream.paper.model import Claim, ClaimMaker, Row, column, judge
 
 __all__ = ["HONAKER", "all_nodes_law"]
 

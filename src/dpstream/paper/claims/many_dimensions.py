@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from dpstream.mechanisms import Binary, SmoothBinary, SquareRoot
 from dpstream.mechanisms.base import Mechanism
-from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.small_trees import node_matrices
 from dpstream.paper.claims.wording import number
+from dpstream.paper.model import Claim, ClaimMaker, Row, column, judge
 
 __all__ = ["APPENDIX_B"]
 

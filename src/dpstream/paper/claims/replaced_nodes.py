@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from dpstream.charts import curve, new_figure
 from dpstream.mechanisms import Binary, SmoothBinary
 from dpstream.mechanisms.labels import lowest_run_of_ones, next_label, sum_over_leaves
-from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.wording import listed, number, steps
+from dpstream.paper.model import Claim, ClaimMaker, Row, column, judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,9 +15,9 @@ from dpstream.mechanisms import Binary, SmoothBinary
 from dpstream.mechanisms.base import NoiseLaw
 from dpstream.mechanisms.labels import label_at
 from dpstream.noise import NoiseStream
-from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.small_trees import node_matrices
 from dpstream.paper.claims.wording import listed, number, steps
+from dpstream.paper.model import Claim, ClaimMaker, Row, column, judge
 from dpstream.testing import fixed_key
 
 __all__ = ["FALSE_ALARM", "SAME_LAW"]

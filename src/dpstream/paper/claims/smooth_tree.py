@@ -13,9 +13,9 @@ from scipy.special import entr
 from dpstream.charts import curve, new_figure
 from dpstream.mechanisms import SmoothBinary
 from dpstream.mechanisms.labels import least_ones_for
-from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.small_trees import node_matrices
 from dpstream.paper.claims.wording import listed, number, steps
+from dpstream.paper.model import Claim, ClaimMaker, Row, column, judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

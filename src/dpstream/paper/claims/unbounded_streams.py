@@ -10,8 +10,8 @@ import numpy as np
 
 from dpstream.charts import curve, new_figure
 from dpstream.mechanisms import AnytimeToeplitz, Binary, GrowingSmooth, SmoothBinary, Unbounded
-from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.wording import listed, number, steps
+from dpstream.paper.model import Claim, ClaimMaker, Row, column, judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,9 +11,9 @@ import numpy as np
 
 from dpstream.charts import curve, new_figure
 from dpstream.mechanisms import BalancedToeplitz, Binary, Honaker, SmoothBinary, SquareRoot
-from dpstream.paper.claim import Claim, ClaimMaker, Row, column, judge
 from dpstream.paper.claims.height_and_variance import prescribed_height
 from dpstream.paper.claims.wording import listed, number, steps
+from dpstream.paper.model import Claim, ClaimMaker, Row, column, judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

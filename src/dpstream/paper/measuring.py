@@ -1,4 +1,4 @@
-"""How much a stream really holds between two releases, counted in its own memory.
+"""How fast something grows, and how much a stream really holds between two releases, counted in its own memory.
 
 Every floating-point number that can be reached from the stream's working state is counted, an array once and at the
 size of the memory behind it. A row of as many numbers as a release has is a vector of state; anything else (a matrix,
@@ -7,7 +7,7 @@ the weights of a few buffers) does not grow with the size of a release and is co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.stream import NoiseStream
 from dpstream.testing import fixed_key
 
-__all__ = ["Held", "held_by", "most_held"]
+__all__ = ["Held", "exponent", "exponent_of", "held_by", "most_held", "two_digits"]
 
 #: Enough coordinates for one step at a time (fewer than 64 are made many steps ahead), and the size of nothing else.
 WIDE = 101
@@ -84,3 +84,30 @@ def _numbers(thing: Any, seen: set[int]) -> Iterator[NDArray[np.floating] | int]
                 yield from _numbers(value, seen)
     elif type(thing).__module__.startswith("dpstream.") and hasattr(thing, "__dict__"):
         yield from _numbers(vars(thing), seen)
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """The e of the best fit ``value = c · size^e``, by least squares on both logarithms.
+
+    >>> round(exponent([1, 2, 4], [3, 12, 48]), 6)
+    2.0
+    """
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def exponent_of(law: Callable[[float], float], sizes: Sequence[float]) -> float:
+    """What `exponent` would show for a known law over the same sizes.
+
+    >>> round(exponent_of(lambda T: T * np.log(T), [2**8, 2**13]), 3)
+    1.14
+    """
+    return exponent(sizes, [law(size) for size in sizes])
+
+
+def two_digits(value: float) -> str:
+    """An exponent in print, without a sign before nothing.
+
+    >>> two_digits(-0.001), two_digits(1.125)
+    ('0.00', '1.12')
+    """
+    return f"{round(value, 2) + 0.0:.2f}"
