@@ -1,7 +1,7 @@
 """How the suite is cut: `pytest --quick` for a change in progress, everything for `make test`, `heavy` for the rest.
 
 * `--quick` keeps two cases of every parametrised test and leaves out whole folders that take long (`NOT_QUICK`): what
-  remains takes half a minute on two idle cores and touches most modules.
+  remains is meant to take under a minute on two cores, and touches most modules.
 * Tests marked `heavy` run with DPSTREAM_HEAVY=1 only (`make heavy`): they say something that cheaper tests say too,
   with more power or at full size.
 """

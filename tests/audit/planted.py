@@ -141,8 +141,10 @@ BUGS = (
     Bug(
         "the noise of step 2 once more at step 3",
         "release/counter.py",
-        "return shifted + self._ahead[t - self._base]",
-        "return shifted + self._ahead[t - self._base - (t == 2)]",
+        "                ahead[i] = release = shifted + ahead[i]\n",
+        "                if t == 1 and i + 1 < len(ahead):\n"
+        "                    ahead[i + 1] = ahead[i]\n"
+        "                ahead[i] = release = shifted + ahead[i]\n",
         ("tests/release/test_counter.py",),
         ("--door", "one number, add by add"),
     ),
