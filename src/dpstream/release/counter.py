@@ -20,9 +20,8 @@ from dpstream.errors import ForkedStream, HorizonExceeded, NoReleaseYet
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.stream import NoiseStream
 from dpstream.participation import Participation
-from dpstream.release.error_bars import Estimate, change_error, half_width
+from dpstream.release.error_bars import Estimate, estimate_from_releases
 from dpstream.release.histogram import HistogramSums
-from dpstream.release.noise_law import rounded_stddev
 from dpstream.release.past_releases import KEPT_NUMBERS, PastArrays, PastNumbers, not_kept
 from dpstream.release.release_stream import ReleaseStream
 from dpstream.release.secret_state import SecretState
@@ -312,14 +311,10 @@ class Counter(ReleaseStream, Generic[Released]):
         t = self.t
         if t == 0:
             raise NoReleaseYet
-        value = self._last_release()
-        if check_whole("since", since, least=0):
-            stddev, h = change_error(self._settings, t, since, confidence)
-            value = value - self._release(since)
-        else:
-            law = self._settings.noise_at(t)
-            stddev, h = rounded_stddev(law), half_width(law, confidence)
-        return Estimate(value, stddev, value - h, value + h)
+        if not check_whole("since", since, least=0):
+            return estimate_from_releases(self._settings, t, self._last_release(), confidence)
+        earlier = self._release(since) if since < t else None  # which the law of the change refuses by name
+        return estimate_from_releases(self._settings, t, self._last_release(), confidence, since, earlier)
 
     def _release(self, step: int) -> Any:
         """Return an earlier release, if it is kept."""

@@ -28,6 +28,7 @@ __all__ = [
     "Estimate",
     "change_error",
     "error_bars",
+    "estimate_from_releases",
     "float_change",
     "gaussian_quantile",
     "half_width",
@@ -122,6 +123,26 @@ def float_change(
     rounding = np.maximum(settings.grid, np.spacing(np.maximum(abs(earlier), abs(later))).astype(np.float64))
     off = (gaussian_quantile(confidence) * math.sqrt(noise.variance) + rounding).astype(value.dtype)
     return Estimate(value, math.sqrt(noise.variance + settings.grid**2 / 6), value - off, value + off)
+
+
+def estimate_from_releases(
+    settings: StreamSettings, t: int, release: Any, confidence: float, since: int = 0, earlier: Any = None
+) -> Estimate[Any]:
+    """Return the estimate of release t, or of its change since an earlier release: what the streams themselves say."""
+    confidence = check_probability("confidence", confidence)
+    if settings.lane == "float":
+        if since:
+            return float_change(settings, earlier, release, settings.change_between(t, since).difference, confidence)
+        stddev = release_stddev(settings, t)
+        off = release.dtype.type(gaussian_quantile(confidence) * stddev + settings.grid / 2)
+        return Estimate(release, stddev, release - off, release + off)
+    if since:
+        stddev, h = change_error(settings, t, since, confidence)
+        release = release - earlier
+    else:
+        law = settings.noise_at(t)
+        stddev, h = rounded_stddev(law), half_width(law, confidence)
+    return Estimate(release, stddev, release - h, release + h)
 
 
 def window_half_width(

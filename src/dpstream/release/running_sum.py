@@ -25,7 +25,7 @@ from dpstream.noise.engine import Chunks
 from dpstream.noise.settings import check_threads
 from dpstream.noise.stream import NoiseStream
 from dpstream.participation import Participation
-from dpstream.release.error_bars import Estimate, float_change, gaussian_quantile
+from dpstream.release.error_bars import Estimate, estimate_from_releases
 from dpstream.release.past_releases import PastArrays, not_kept
 from dpstream.release.release_stream import ReleaseStream
 from dpstream.release.secret_state import SecretState
@@ -194,16 +194,13 @@ class RunningSum(ReleaseStream):
         released = np.array(self._noise_from(self._t - 1).step()).reshape(-1)
         self._chunks.run(lambda low, high: self._add_sums(released[low:high], low, high))
         value = released.reshape(self._settings.shape)
-        stddev = self.stddev()
-        off = self._dtype.type(gaussian_quantile(confidence) * stddev + self._grid / 2)
-        return Estimate(value, stddev, value - off, value + off)
+        return estimate_from_releases(self._settings, self._t, value, confidence)
 
     def _change(self, confidence: float, since: int) -> Estimate[NDArray[Any]]:
-        noise = self._settings.change_between(self._t, since).difference
         kept = [None if self._past is None else self._past.get(step) for step in (since, self._t)]
-        if kept[0] is None or kept[1] is None:
+        if since < self._t and (kept[0] is None or kept[1] is None):
             raise not_kept(self._settings, self._t, since)
-        return float_change(self._settings, kept[0], kept[1], noise, confidence)
+        return estimate_from_releases(self._settings, self._t, kept[1], confidence, since, kept[0])
 
     @in_turn
     def reveal_secret_state(self) -> SecretState:
@@ -235,6 +232,8 @@ class RunningSum(ReleaseStream):
         self._check_room(1)
         out = np.empty(self._settings.shape, dtype=self._dtype)
         self._take(x, out)
+        if self._past is not None:
+            self._past.put(self._t, out[None, ...])
         return out
 
     def extend(self, xs: ArrayLike) -> NDArray[Any]:

@@ -32,12 +32,13 @@ from dpstream.errors import (
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.release.counter import Counter
-from dpstream.release.error_bars import release_stddev
+from dpstream.release.error_bars import Estimate, release_stddev
 from dpstream.release.in_words import describe
 from dpstream.release.running_sum import RunningSum
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import StreamSettings
 from dpstream.store.database import Database
+from dpstream.store.estimates import estimate_from_store, window_from_store
 from dpstream.store.lease import Lease
 from dpstream.store.people import Contributions, CountedPeople, as_contributions, read_people, write_people
 from dpstream.store.sealing import INPUT_BYTES, Seals
@@ -162,6 +163,44 @@ class DurableStream(Generic[L]):
     def stddev(self, t: int | None = None) -> float:
         """The standard deviation of release t; of the last one if t is left out."""
         return release_stddev(self._settings, max(self.t, 1) if t is None else t)
+
+    def estimate(self, confidence: float = 0.95, *, since: int = 0, through: int | None = None) -> Estimate[Any]:
+        """Return a release, or its change since an earlier one, with its error bars; see `Counter.estimate`.
+
+        Parameters
+        ----------
+        confidence
+            How often the interval holds the truth, at least.
+        since
+            An earlier release, any of them: what was counted in the steps after it. 0 for all steps.
+        through
+            The release up to which; None for the last one.
+        """
+        with self._files.turn():
+            self._current()
+            return estimate_from_store(
+                self._files.database,
+                self._lease.row,
+                self._seals,
+                self._settings,
+                confidence,
+                since=since,
+                through=through,
+            )
+
+    def window(self, steps: int, confidence: float = 0.95, *, through: int | None = None) -> Estimate[Any]:
+        """Return what was counted in `steps` steps up to release `through` (the last one if None); see `estimate`."""
+        with self._files.turn():
+            self._current()
+            return window_from_store(
+                self._files.database,
+                self._lease.row,
+                self._seals,
+                self._settings,
+                confidence,
+                steps=steps,
+                through=through,
+            )
 
     def describe(self) -> str:
         """Return one paragraph in plain words: what is promised, to whom, against whom, and what is not."""

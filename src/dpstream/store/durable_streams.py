@@ -9,7 +9,6 @@ import numpy as np
 from dpstream.errors import InvalidArgument
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.counter import Counter
-from dpstream.release.error_bars import Estimate
 from dpstream.release.running_sum import RunningSum
 from dpstream.store.durable_stream import DurableStream
 from dpstream.store.people import read_people
@@ -28,11 +27,6 @@ class DurableCounter(DurableStream[Counter[Any]]):
     """
 
     _kind = Counter
-
-    def estimate(self, confidence: float = 0.95) -> Estimate[Any]:
-        """Return the last release with its error bars; see `Counter.estimate`."""
-        with self._files.turn():
-            return self._current().estimate(confidence)
 
     @property
     def rows_per_person(self) -> int | None:

@@ -24,15 +24,17 @@ from dpstream.errors import (
     StoreBusy,
     StoreDamaged,
 )
+from dpstream.mechanisms.as_json import mechanism_from_json
 from dpstream.mechanisms.base import Mechanism
 from dpstream.participation import Participation
-from dpstream.release.error_bars import release_stddev
+from dpstream.release.error_bars import Estimate, release_stddev
 from dpstream.release.in_words import describe
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import Neighbours, StreamSettings
 from dpstream.store.composition import Spent, budget_from_json, compose
 from dpstream.store.durable_stream import DurableStream
 from dpstream.store.durable_streams import DurableCounter, DurableSum
+from dpstream.store.estimates import estimate_from_store, window_from_store
 from dpstream.store.files import check_path
 from dpstream.store.lease import Lease, lease, lock
 from dpstream.store.master_key import KeySource
@@ -177,6 +179,7 @@ class Store:
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
+        windows: Sequence[int] = (),
         source: str = "",
         rows_per_person: int | None = None,
         people: int = 1_000_000,
@@ -218,9 +221,10 @@ class Store:
             shape=shape,
             per_person=per_person,
             per_step=per_step,
-            mechanism=mechanism,
+            mechanism=self._fitted_before(name, mechanism, windows, participation),
             participation=participation,
             neighbours=neighbours,
+            windows=windows,
         )
         return self.open_counter(name, settings, source=source, rows_per_person=rows_per_person, people=people)
 
@@ -253,6 +257,7 @@ class Store:
         mechanism: Mechanism | str = "auto",
         participation: Participation | None = None,
         neighbours: Neighbours = "add-remove",
+        windows: Sequence[int] = (),
         threads: int | None = None,
     ) -> DurableSum:
         """Create or reopen a running sum; the settings are those of `dpstream.RunningSum`, the errors of `counter`."""
@@ -263,9 +268,10 @@ class Store:
             per_person=per_person,
             per_step=per_step,
             dtype=dtype,
-            mechanism=mechanism,
+            mechanism=self._fitted_before(name, mechanism, windows, participation),
             participation=participation,
             neighbours=neighbours,
+            windows=windows,
         )
         own = {"source": "", "rows_per_person": None}
         return self._opened(name, settings, own, lambda lease: DurableSum(self._files, lease, settings, threads))
@@ -398,6 +404,34 @@ class Store:
             return rows
         return as_frame(rows, single_counts=row.settings["lane"] == "exact" and not row.settings["shape"])
 
+    def estimate(
+        self, name: str, confidence: float = 0.95, *, since: int = 0, through: int | None = None
+    ) -> Estimate[Any]:
+        """Return a release of a stream, or its change since an earlier one, with its error bars.
+
+        Any two releases will do, also of streams that others write. `through` is the later one, None for the last.
+
+        Raises
+        ------
+        StreamUnknown, NoReleaseYet
+            If there is no such stream, or no release of it.
+        InvalidArgument
+            If one of the two releases was not made; or as `settings`.
+        """
+        files, settings = self._files, self.settings(name)
+        with files.turn():
+            row = read_stream(files.database, files.seals, name)
+            seals = files.seals.stream(row.tag)
+            return estimate_from_store(files.database, row, seals, settings, confidence, since=since, through=through)
+
+    def window(self, name: str, over: int, confidence: float = 0.95, *, through: int | None = None) -> Estimate[Any]:
+        """Return what a stream counted in the last `over` steps up to release `through`; see `estimate`."""
+        files, settings = self._files, self.settings(name)
+        with files.turn():
+            row = read_stream(files.database, files.seals, name)
+            seals = files.seals.stream(row.tag)
+            return window_from_store(files.database, row, seals, settings, confidence, steps=over, through=through)
+
     def spent(self) -> Spent:
         """Return the budgets of all streams of this file, composed; retired ones too."""
         with self._files.turn():
@@ -456,6 +490,19 @@ class Store:
         name = check_name(name)
         with self._files.turn():
             return read_stream(self._files.database, self._files.seals, name)
+
+    def _fitted_before(
+        self, name: str, mechanism: Mechanism | str, windows: Sequence[int], participation: Participation | None
+    ) -> Mechanism | str:
+        """Return what was fitted when the stream was created: another fit takes time, its last digits may differ."""
+        if mechanism != "auto" or not (windows or participation):
+            return mechanism
+        with self._files.turn():
+            row = find_stream(self._files.database, self._files.seals, check_name(name))
+        try:
+            return mechanism if row is None else mechanism_from_json(row.settings["mechanism"])
+        except InvalidArgument:  # one of the caller's own
+            return mechanism
 
     def _check_not_ours(self, name: str) -> None:
         """Locks keep other objects out, but not two writers of one."""
