@@ -63,7 +63,10 @@ def test_the_bound_of_the_optimal_mechanism_holds(T: int) -> None:
             often = Participation(times, separation)
             worst = worst_pattern(m, T, often)
             assert worst <= m.sensitivity(often) <= min(times, T) * m.sensitivity() * (1 + 1e-12)
-            assert m.sensitivity_is_exact(often) == (often.reach(T) == 1)
+            if m.sensitivity_is_exact(often):
+                assert m.sensitivity(often) <= worst * (1 + 1e-8)
+            else:  # one or two steps of a person are never bounded from above only
+                assert often.reach(T) > 2
 
 
 @pytest.mark.parametrize("normalized", [False, True])

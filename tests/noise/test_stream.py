@@ -152,7 +152,7 @@ def test_increments_add_up(name, coordinates):
 def test_threads_and_chunks_change_no_bit(name, threads, monkeypatch):
     plain = make(name, 20, 100_003, threads=1).block(5)
     np.testing.assert_array_equal(make(name, 20, 100_003, threads=threads).block(5), plain)
-    monkeypatch.setattr(engine_module, "CHUNK", 640)
+    monkeypatch.setattr(engine_module, "CHUNK_COORDINATES", 640)
     np.testing.assert_array_equal(make(name, 20, 100_003, threads=threads).block(5), plain)
 
 

@@ -201,7 +201,7 @@ def test_chunks_threads_and_kernels_change_no_bit(name, dtype, coordinates, monk
         assert np.abs(noise).max() / 2 > 6.5  # there are tails in it
     one_by_one = planted_stream(name, dtype, coordinates)
     np.testing.assert_array_equal(np.array([one_by_one.step() for _ in range(steps)]), noise)
-    monkeypatch.setattr(engine_module, "CHUNK", 640)
+    monkeypatch.setattr(engine_module, "CHUNK_COORDINATES", 640)
     np.testing.assert_array_equal(planted_stream(name, dtype, coordinates, threads=3).block(steps), noise)
     for function in twin.__all__:
         if function.islower():

@@ -512,8 +512,9 @@ static PyObject *recurrence_leap_f64(PyObject *Py_UNUSED(module), PyObject *cons
         PyErr_Format(PyExc_ValueError, "high must have at most %d rows, got %zu", MOST_LANES, b);
         return refuse(&held);
     }
-    if (!has_items(&held, input_scale, n) || !has_items(&held, output_scale, n) || !has_shape(&held, carried, b, LEAP) ||
-        !has_items(&held, response, LEAP) || !has_shape(&held, decay, LEAP + 1, b) || !has_shape(&held, decay_low, LEAP + 1, b) ||
+    if (!has_items(&held, input_scale, n) || !has_items(&held, output_scale, n) || !has_shape(&held, carried, b, STEPS_AT_ONCE) ||
+        !has_items(&held, response, STEPS_AT_ONCE) || !has_shape(&held, decay, STEPS_AT_ONCE + 1, b) ||
+        !has_shape(&held, decay_low, STEPS_AT_ONCE + 1, b) ||
         !has_shape(&held, high, b, d) || !has_shape(&held, low, b, d) || !has_shape(&held, out, n, d) ||
         !are_apart(&held, NULL, NULL))
         return refuse(&held);

@@ -5,15 +5,15 @@
 
 #include "double_double.h"
 
-#define LEAP 16       /* steps that are made at once, with one rounding of the buffers for all of them */
+#define STEPS_AT_ONCE 16       /* steps that are made at once, with one rounding of the buffers for all of them */
 #define LANES 8       /* buffers, or steps, that are worked on together */
 #define MOST_LANES 32 /* buffers */
 
 /* What a leap is made with: `loop_recurrence_leap`'s tables, with zeros where there is no buffer, or no input yet. */
 typedef struct {
-    double carried[MOST_LANES][LEAP];
-    double response[2 * LEAP];
-    double decay[2 * LEAP + 1][MOST_LANES], decay_low[LEAP + 1][MOST_LANES];
+    double carried[MOST_LANES][STEPS_AT_ONCE];
+    double response[2 * STEPS_AT_ONCE];
+    double decay[2 * STEPS_AT_ONCE + 1][MOST_LANES], decay_low[STEPS_AT_ONCE + 1][MOST_LANES];
 } Leap;
 
 /* Σ_s table[s * step + i] factors[s] over s < count, for LANES neighbours i. Every fourth s makes a sum of its own, which shortens both the
@@ -30,9 +30,9 @@ INLINE void lane_products(const double *restrict table, ptrdiff_t step, const do
         out[i] = (sum[0][i] + sum[1][i]) + (sum[2][i] + sum[3][i]);
 }
 
-/* Many steps, LEAP at a time. Within a leap every release is a sum of products with tables, in plain doubles: of the buffers before
- * it, and of its inputs. Only then do the buffers decay by LEAP steps at once, in double-double: what a plain rounding of them
- * would cost, all later steps would repeat. */
+/* Many steps, STEPS_AT_ONCE (a leap) at a time. Within a leap every release is a sum of products with tables, in plain
+ * doubles: of the buffers before it, and of its inputs. Only then do the buffers decay by the whole leap, in double-double: what
+ * a plain rounding of them would cost, all later steps would repeat. */
 static CLONES void loop_recurrence_leap(const double *restrict z, const double *restrict input_scale,
                                         const double *restrict output_scale, const double *restrict carried,
                                         const double *restrict response, const double *restrict decay,
@@ -41,10 +41,10 @@ static CLONES void loop_recurrence_leap(const double *restrict z, const double *
 {
     Leap leap = {0};
     size_t lanes = (b + LANES - 1) / LANES * LANES;
-    memcpy(leap.carried, carried, b * LEAP * sizeof(double));
-    memcpy(leap.response + LEAP, response, LEAP * sizeof(double));
-    for (size_t k = 0; k <= LEAP; k++) {
-        memcpy(leap.decay[LEAP + k], decay + k * b, b * sizeof(double));
+    memcpy(leap.carried, carried, b * STEPS_AT_ONCE * sizeof(double));
+    memcpy(leap.response + STEPS_AT_ONCE, response, STEPS_AT_ONCE * sizeof(double));
+    for (size_t k = 0; k <= STEPS_AT_ONCE; k++) {
+        memcpy(leap.decay[STEPS_AT_ONCE + k], decay + k * b, b * sizeof(double));
         memcpy(leap.decay_low[k], decay_low + k * b, b * sizeof(double));
     }
     for (size_t column = 0; column < d; column++) {
@@ -53,22 +53,23 @@ static CLONES void loop_recurrence_leap(const double *restrict z, const double *
             state[i] = high[i * d + column];
             state_low[i] = low[i * d + column];
         }
-        for (size_t first = 0; first < n; first += LEAP) {
-            size_t count = n - first < LEAP ? n - first : LEAP;
-            double x[LEAP] = {0}, past[LEAP], near[LEAP], entered[LANES];
+        for (size_t first = 0; first < n; first += STEPS_AT_ONCE) {
+            size_t count = n - first < STEPS_AT_ONCE ? n - first : STEPS_AT_ONCE;
+            double x[STEPS_AT_ONCE] = {0}, past[STEPS_AT_ONCE], near[STEPS_AT_ONCE], entered[LANES];
             for (size_t k = 0; k < count; k++)
                 x[k] = z[(first + k) * d + column] * input_scale[first + k];
-            for (size_t k = 0; k < LEAP; k += LANES) {
-                lane_products(&leap.carried[0][k], LEAP, state, lanes, past + k);
-                lane_products(&leap.response[LEAP + k], -1, x, LEAP, near + k);
+            for (size_t k = 0; k < STEPS_AT_ONCE; k += LANES) {
+                lane_products(&leap.carried[0][k], STEPS_AT_ONCE, state, lanes, past + k);
+                lane_products(&leap.response[STEPS_AT_ONCE + k], -1, x, STEPS_AT_ONCE, near + k);
             }
             for (size_t k = 0; k < count; k++)
                 out[(first + k) * d + column] = (past[k] + near[k]) * output_scale[first + k];
             for (size_t lane = 0; lane < lanes; lane += LANES) {
-                lane_products(&leap.decay[LEAP + count - 1][lane], -MOST_LANES, x, LEAP, entered);
+                lane_products(&leap.decay[STEPS_AT_ONCE + count - 1][lane], -MOST_LANES, x, STEPS_AT_ONCE, entered);
                 for (size_t i = 0; i < LANES; i++) {
                     double *top = &state[lane + i], *rest = &state_low[lane + i], kept_low;
-                    double kept = multiply(*top, *rest, leap.decay[LEAP + count][lane + i], leap.decay_low[count][lane + i], &kept_low);
+                    double decay_high = leap.decay[STEPS_AT_ONCE + count][lane + i];
+                    double kept = multiply(*top, *rest, decay_high, leap.decay_low[count][lane + i], &kept_low);
                     *top = add(kept, kept_low, entered[i], rest);
                 }
             }

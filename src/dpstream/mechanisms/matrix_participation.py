@@ -26,7 +26,7 @@ __all__ = ["ColumnGram", "best_patterns"]
 #: Entries of G times participations up to which the walk over patterns is made: about ten seconds.
 WALK_LIMIT = 2**31
 #: Entries of G that are walked at a time: 32 MB each for a few arrays.
-CHUNK = 2**22
+ENTRIES_AT_ONCE = 2**22
 #: Unit roundoff of float64.
 UNIT = 2.0**-53
 
@@ -108,7 +108,7 @@ class ColumnGram:
         """Return the bound of the walk over patterns; see the module's text."""
         n = self.steps
         of_row = np.empty(n)
-        rows = max(1, CHUNK // n)
+        rows = max(1, ENTRIES_AT_ONCE // n)
         columns = np.arange(n)
         for low in range(0, n, rows):
             part = np.abs(self._products[low : low + rows])

@@ -35,7 +35,7 @@ DRAW_ERROR = max(kernel.NORMAL_ERROR, kernel.LAPLACE_ERROR)
 PURE_STEP = 10_000.0
 
 #: Coordinates of one chunk: 64 kB of float32 keystream, which stays in the second-level cache with what it is added to.
-CHUNK = 1 << 14
+CHUNK_COORDINATES = 1 << 14
 
 
 def largest_draw(law: str) -> float:
@@ -47,7 +47,9 @@ class Chunks:
     """Splits the coordinates of a wide step into cache-sized chunks of whole tiles, spread over threads."""
 
     def __init__(self, coordinates: int, threads: int) -> None:
-        self.bounds = [(low, min(low + CHUNK, coordinates)) for low in range(0, coordinates, CHUNK)]
+        self.bounds = [
+            (low, min(low + CHUNK_COORDINATES, coordinates)) for low in range(0, coordinates, CHUNK_COORDINATES)
+        ]
         self.threads = min(threads, len(self.bounds))
         self._pool = ThreadPoolExecutor(self.threads, "dpstream") if self.threads > 1 else None
 
@@ -230,4 +232,4 @@ def make_engine(mechanism: Mechanism, draws: Draws, chunks: Chunks, gain: float 
 
 def word_buffer(draws: Draws) -> NDArray[np.uint8]:
     """Room for the keystream of one chunk."""
-    return np.empty(-(-CHUNK // NARROW) * NARROW // draws.tile * TILE_BYTES, dtype=np.uint8)
+    return np.empty(-(-CHUNK_COORDINATES // NARROW) * NARROW // draws.tile * TILE_BYTES, dtype=np.uint8)

@@ -1,8 +1,8 @@
 """Tables and error bounds of the recurrence engine.
 
-*Tables* say what `kernel.LEAP` steps do to the buffers and releases of a buffered Toeplitz stream. Each entry is the
-exact number, rounded once; powers of the poles are kept in double-double, since they are applied to the same buffers
-over and over.
+*Tables* say what `kernel.STEPS_AT_ONCE` steps do to the buffers and releases of a buffered Toeplitz stream. Each entry
+is the exact number, rounded once; powers of the poles are kept in double-double, since they are applied to the
+same buffers over and over.
 
 *Repeated rounding.* A buffer that is rounded at every step carries each rounding on, decaying as slowly as the buffer
 itself: a draw m steps ago has been rounded m times. Buffers that decay fast forget before that matters; the slow ones
@@ -30,7 +30,7 @@ TOLERANCE = 1e-10
 #: Lags are looked at in cells this much wider than the one before.
 CELL = 1.02
 #: Steps of a stream without a last one.
-ENDLESS = 2**50
+STEPS_WITHOUT_HORIZON = 2**50
 
 
 class LeapTables(NamedTuple):
@@ -48,7 +48,7 @@ def leap_tables(gaps: tuple[float, ...], weights: tuple[float, ...]) -> LeapTabl
     poles = [1 - Fraction(gap) for gap in gaps]
     heights = [Fraction(weight) for weight in weights]
     powers = [[Fraction(1)] * len(poles)]
-    for _ in range(kernel.LEAP):
+    for _ in range(kernel.STEPS_AT_ONCE):
         powers.append([power * pole for power, pole in zip(powers[-1], poles, strict=True)])
     parts = [[height * power for height, power in zip(heights, row, strict=True)] for row in powers]
     high = np.array(powers, dtype=np.float64)
@@ -88,7 +88,7 @@ def repeated_rounding(gaps: NDArray[np.float64], weights: NDArray[np.float64], s
 
 def slow_buffers(mechanism: RecurrenceMechanism, largest_draw: float, unit: float) -> int:
     """How many of the slowest buffers must be in double-double for the others' roundings to stay within tolerance."""
-    steps = mechanism.horizon or ENDLESS
+    steps = mechanism.horizon or STEPS_WITHOUT_HORIZON
     row = math.sqrt(1.1 * mechanism.squared_row_norm_bound(steps))
     for slow in range(len(mechanism.gaps)):
         if unit * largest_draw * row * repeated_rounding(mechanism.gaps, mechanism.weights, slow, steps) <= TOLERANCE:

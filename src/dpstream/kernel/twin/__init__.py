@@ -23,7 +23,7 @@ from dpstream.kernel.twin.draws import (
 )
 from dpstream.kernel.twin.labels import smooth_moves
 from dpstream.kernel.twin.recurrence import (
-    LEAP,
+    STEPS_AT_ONCE,
     increment_block_f64,
     recurrence_block_f64,
     recurrence_leap_f64,
@@ -46,8 +46,8 @@ from dpstream.kernel.twin.vectors import (
 
 __all__ = [
     "LAPLACE_ERROR",
-    "LEAP",
     "NORMAL_ERROR",
+    "STEPS_AT_ONCE",
     "TAIL_LIMIT",
     "TILE_F32",
     "TILE_F64",

@@ -10,9 +10,9 @@ from dpstream.kernel.twin.arguments import Double, array_of, check_apart, check_
 from dpstream.kernel.twin.double_double import add, multiply, quick_two_sum
 
 #: Steps that are made at once.
-LEAP = 16
+STEPS_AT_ONCE = 16
 MOST_LANES = 32
-FEW = 16  # columns up to which Python's floats are faster than NumPy's arrays
+FEW_COLUMNS = 16  # columns up to which Python's floats are faster than NumPy's arrays
 
 
 def recurrence_block_f64(
@@ -46,7 +46,7 @@ def recurrence_block_f64(
         {"state": buffers, "out": result},
         {"z": draws, "input_scale": q, "output_scale": p, "gaps": gap, "weights": weight},
     )
-    if d > FEW:
+    if d > FEW_COLUMNS:
         _recur(draws, q, p, gap, weight, buffers, result)
         return
     # One column after the other in Python's floats: the same arithmetic, without the cost of NumPy's calls.
@@ -181,7 +181,7 @@ def recurrence_leap_f64(
     out: Double,
     /,
 ) -> None:
-    """Make many steps over short vectors, `LEAP` at a time; the buffers are the sums ``high + low``.
+    """Make many steps over short vectors, `STEPS_AT_ONCE` at a time; the buffers are the sums ``high + low``.
 
     Row t of `z` holds the draws of step t, row i of `high` and `low` buffer i. A leap is made by tables, with poles d
     and weights w: ``carried[i, k] = w_i d_i^(k+1)`` is what buffer i adds to the leap's release k, ``response[m]``,
@@ -204,10 +204,10 @@ def recurrence_leap_f64(
         raise ValueError(f"high must have at most {MOST_LANES} rows, got {b}")
     check_items("input_scale", q, n)
     check_items("output_scale", p, n)
-    check_shape("carried", reach, b, LEAP)
-    check_items("response", answer, LEAP)
-    check_shape("decay", power, LEAP + 1, b)
-    check_shape("decay_low", power_low, LEAP + 1, b)
+    check_shape("carried", reach, b, STEPS_AT_ONCE)
+    check_items("response", answer, STEPS_AT_ONCE)
+    check_shape("decay", power, STEPS_AT_ONCE + 1, b)
+    check_shape("decay_low", power_low, STEPS_AT_ONCE + 1, b)
     check_shape("high", state, b, d)
     check_shape("low", state_low, b, d)
     check_shape("out", result, n, d)
@@ -223,17 +223,17 @@ def recurrence_leap_f64(
             "decay_low": power_low,
         },
     )
-    lagged = np.concatenate([np.zeros(LEAP), answer])[:, None]  # no input counts before its time
+    lagged = np.concatenate([np.zeros(STEPS_AT_ONCE), answer])[:, None]  # no input counts before its time
     reach, power, power_low = reach[:, :, None], power[:, :, None], power_low[:, :, None]
-    for first in range(0, n, LEAP):
-        count = min(LEAP, n - first)
+    for first in range(0, n, STEPS_AT_ONCE):
+        count = min(STEPS_AT_ONCE, n - first)
         here = slice(first, first + count)
         x = draws[here] * q[here, None]
-        past, near, entered = np.zeros((4, LEAP, d)), np.zeros((4, LEAP, d)), np.zeros((4, b, d))
+        past, near, entered = np.zeros((4, STEPS_AT_ONCE, d)), np.zeros((4, STEPS_AT_ONCE, d)), np.zeros((4, b, d))
         for i in range(b):
             past[i % 4] += reach[i] * state[i]
         for s in range(count):
-            near[s % 4] += lagged[LEAP - s : 2 * LEAP - s] * x[s]
+            near[s % 4] += lagged[STEPS_AT_ONCE - s : 2 * STEPS_AT_ONCE - s] * x[s]
             entered[s % 4] += power[count - 1 - s] * x[s]
         total = _all_four(past) + _all_four(near)
         np.multiply(total[:count], p[here, None], out=result[here])

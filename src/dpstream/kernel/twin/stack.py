@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpstream.kernel.twin.arguments import Double, array_of, check_apart, check_items, check_shape, whole_number
 
-FEW = 4  # columns up to which Python's floats are faster than NumPy's arrays
+FEW_COLUMNS = 4  # columns up to which Python's floats are faster than NumPy's arrays
 
 
 def _check_moves(
@@ -66,7 +66,7 @@ def _stack_mixed(
 ) -> None:
     """Step by step: with mixing, a new entry also needs those that it replaces."""
     moves = list(zip(level.tolist(), pops.tolist(), strict=True))
-    if stack.dtype == np.float64 and stack.shape[1] <= FEW:
+    if stack.dtype == np.float64 and stack.shape[1] <= FEW_COLUMNS:
         # One column after the other in Python's floats: the same arithmetic, without the cost of NumPy's calls.
         weights = mix.tolist()
         for column in range(stack.shape[1]):
