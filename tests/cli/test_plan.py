@@ -249,3 +249,40 @@ def test_all_objectives_of_the_library_can_be_asked_for():
     # The option repeats them: the library's list is not loaded to print a usage error.
     option = inspect.signature(plan, eval_str=True).parameters["objective"].annotation.__origin__
     assert set(get_args(option)) == set(get_args(Objective))
+
+
+@pytest.mark.parametrize("contributions", [1, 3])
+def test_windows_are_within_what_is_said(contributions):
+    """The figures are those of `plan` for one row of a person, and of a counter's own windows for several."""
+    options = ("--epsilon", "1", "--delta", "1e-6", "--horizon", "60", "--windows", "1,7")
+    found = json.loads(invoke(*options, "--max-contributions", str(contributions), "--json").output)
+    budget = dp.approx_dp(1, 1e-6)
+    planned = dp.plan(60, budget, windows=(1, 7))
+    if contributions == 1:
+        assert found["windows"] == {str(length): int(off) for length, off in planned.within(0.95).items()}
+    counter = dp.Counter(60, budget, windows=(1, 7), per_person=contributions, mechanism=planned.mechanism)
+    largest = {1: 0, 7: 0}
+    for _ in range(60):
+        counter.add(5)
+        for length in largest:
+            estimate = counter.window(length)
+            largest[length] = max(largest[length], (estimate.high - estimate.low) // 2)
+    assert found["windows"] == {str(length): off for length, off in largest.items()}
+    shown = invoke(*options, "--max-contributions", str(contributions)).output
+    for length, words in ((1, "each step's own count"), (7, "each sum of 7 steps in a row")):
+        assert f"{words} is within ±{largest[length]:,} of the truth, 95 % of the time." in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--rho", "1", "--horizon", "9", "--windows", "1,week"), "--windows must be whole numbers of steps"),
+        (("--rho", "1", "--horizon", "9", "--windows", "1,10"), "--windows must be"),
+        (("--rho", "1", "--unbounded", "--windows", "7"), "--windows must be left out without a horizon"),
+        (("--target-error", "9", "--horizon", "9", "--windows", "7"), "--windows must be left out with --target-error"),
+    ],
+)
+def test_windows_that_are_refused(options, said):
+    refused = invoke(*options)
+    assert refused.exit_code == 2
+    assert said in " ".join(refused.output.split())

@@ -29,6 +29,14 @@ def plan(
     categories: Annotated[
         int | None, typer.Option(help="The number of categories that are counted.", rich_help_panel=DATA)
     ] = None,
+    windows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STEPS,STEPS,…",
+            help="Also sums of the last so many steps, such as 1,7,30: how exact each is.",
+            rich_help_panel=ACCURACY,
+        ),
+    ] = None,
     confidence: Annotated[
         float,
         typer.Option(help="The chance that a release is within the error that is printed.", rich_help_panel=ACCURACY),
@@ -57,6 +65,8 @@ def plan(
 
     Example: dpstream plan --horizon 365 --target-error 20 --delta 1e-6
 
+    Example: dpstream plan --epsilon 1 --delta 1e-6 --horizon 90 --windows 1,7,30
+
     Example: dpstream plan --epsilon 1 --unbounded --categories 10 --max-contributions 3
     """
     given = dict(locals())
@@ -70,6 +80,8 @@ def plan(
                 "--pure", True, "used with --target-error; a pure budget is --epsilon without --delta"
             )
         check_budget_options(rho, epsilon, delta)
+    elif windows is not None:
+        raise InvalidArgument("--windows", windows, "left out with --target-error, which is the error of a total")
     elif rho is not None or epsilon is not None:
         raise BudgetError("the budget", "--rho or --epsilon", "left out with --target-error, which finds it")
     from dpstream.cli.plan_run import run_plan

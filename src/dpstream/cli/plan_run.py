@@ -15,6 +15,8 @@ from dpstream.budget import Budget, noise_scale
 from dpstream.cli.budget_options import budget_in_words, budget_of
 from dpstream.cli.output import narrow_table, say, show_table
 from dpstream.cli.pictures import check_picture, error_over_budget, error_over_steps, save_picture
+from dpstream.errors import InvalidArgument
+from dpstream.release.error_bars import window_half_width
 from dpstream.release.least_budget import (
     budget_kind,
     largest_error,
@@ -40,6 +42,7 @@ def run_plan(
     bound: int,
     max_contributions: int,
     categories: int | None,
+    windows: str | None,
     confidence: float,
     target_error: int | None,
     pure: bool,
@@ -56,7 +59,14 @@ def run_plan(
     distance = check_whole("--bound", bound) * check_whole("--max-contributions", max_contributions)
     shape = () if categories is None else (check_whole("--categories", categories),)
     steps = UNBOUNDED_STEPS if horizon is None else horizon
-    wanted: dict[str, Any] = {"shape": shape, "objective": objective, "memory": memory, "optimal": optimal}
+    lengths = None if windows is None else lengths_of(windows)
+    wanted: dict[str, Any] = {
+        "windows": lengths,
+        "shape": shape,
+        "objective": objective,
+        "memory": memory,
+        "optimal": optimal,
+    }
     measured: dict[str, Any] = {"bound": distance, "steps": steps, "confidence": confidence}
     if target_error is None:
         budget = budget_of(rho, epsilon, delta)
@@ -75,6 +85,12 @@ def run_plan(
         save_picture(figure, plot, "What a budget buys")
     error = largest_error(found.mechanism, budget, distance, steps, confidence)
     sentence = _sentence(budget, horizon, error, confidence)
+    within = {
+        length: int(
+            window_half_width(found.mechanism, budget, found.participation, found.lane, length, confidence, distance)
+        )
+        for length in found.windows
+    }
     if as_json:
         settings = {
             "horizon": horizon,
@@ -84,6 +100,7 @@ def run_plan(
             "confidence": confidence,
             "objective": objective,
             "target_error": target_error,
+            "windows": {str(length): off for length, off in within.items()},
         }
         answer = {"sentence": sentence, "error": error, "budget": budget_as_json(budget), "reason": found.reason}
         typer.echo(json.dumps(settings | answer | _as_json(found, measured), ensure_ascii=False))
@@ -93,6 +110,8 @@ def run_plan(
         least = budget_in_words(budget)
         say(console, f"The least budget for ±{target_error:,} is {least}; 0.1 % less is not enough.")
     say(console, sentence, "bold")
+    for length, off in within.items():
+        say(console, _window_sentence(length, off, confidence), "bold")
     if max_contributions > 1:
         say(console, f"Up to {max_contributions} rows of one person are covered as one row that adds {distance:,}.")
     show_table(console, _table(found, measured))
@@ -109,6 +128,23 @@ def _sentence(budget: Budget, horizon: int | None, error: int, confidence: float
     )
     words, often = budget_in_words(budget), f"{100 * confidence:.10g} % of the time"
     return f"With {words} {over} is within ±{error:,} of the truth, {often}."
+
+
+def _window_sentence(length: int, off: int, confidence: float) -> str:
+    steps = "each step's own count" if length == 1 else f"each sum of {length:,} steps in a row"
+    return f"From the same releases, {steps} is within ±{off:,} of the truth, {100 * confidence:.10g} % of the time."
+
+
+def lengths_of(text: str) -> tuple[int, ...]:
+    """Return the lengths of windows that an option gives in steps.
+
+    >>> lengths_of("1,7,30")
+    (1, 7, 30)
+    """
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidArgument("--windows", text, "whole numbers of steps with commas between: 1,7,30") from None
 
 
 def _rows(found: Plan, measured: dict[str, Any]) -> list[tuple[str, int, float, float]]:

@@ -146,11 +146,17 @@ def estimate_from_releases(
 
 
 def window_half_width(
-    mechanism: Mechanism, budget: Budget, participation: Participation, lane: Lane, window: int, confidence: float
+    mechanism: Mechanism,
+    budget: Budget,
+    participation: Participation,
+    lane: Lane,
+    window: int,
+    confidence: float,
+    per_person: float = 1.0,
 ) -> float:
-    """Return how far the sum of `window` steps is from the truth at most, where it is least exact; per_person is 1."""
+    """Return how far the sum of `window` steps is from the truth at most, where it is least exact."""
     confidence, steps = check_probability("confidence", confidence), mechanism.horizon or window
-    scale = noise_scale(mechanism, budget, participation=participation)
+    scale = noise_scale(mechanism, budget, per_person=per_person, participation=participation)
     t = int(mechanism.squared_window_norms(window, steps).argmax()) + 1
     if lane == "float":
         norm = mechanism.squared_window_norm(t, max(t - window, 0))

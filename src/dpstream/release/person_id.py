@@ -47,6 +47,8 @@ def person_id(person: object, *, fold_case: bool = False) -> str:
     >>> person_id("Ann", fold_case=True)
     'ann'
     """
+    if type(person) is str and person.isascii() and person.isalnum() and not fold_case:
+        return person  # nothing below would change it; a million ids take a third of the time
     if isinstance(person, bool):
         text = str(person).lower()
     elif isinstance(person, int):
