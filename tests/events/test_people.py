@@ -146,3 +146,18 @@ def test_letters_and_digits_are_their_own_id():
     for text in ("7", "007", "ann", "Ann", "a1B2", "x" * 300):
         assert person_id(text) == person_id(f"{text} ") == text
     assert person_id("Ann", fold_case=True) == person_id("Ann ", fold_case=True) == "ann"
+
+
+def test_users_that_come_once_are_kept_as_those_that_come_twice():
+    """Tables in which nobody comes twice are looked at in a shorter way."""
+    people = [f"p{i}" for i in range(40)]
+    once, twice = (People("user", ContributionLimit(2), remember=True) for _ in range(2))
+    for turn in range(3):
+        order = [people[(7 * i + turn) % 40] for i in range(40)]
+        steps, rows = np.arange(40) // 10, np.arange(40, dtype=np.intp)
+        kept, whose = once.kept(Table(pl.DataFrame({"user": order}), str), steps, rows)
+        # The same rows beside one of somebody who is there twice.
+        more = Table(pl.DataFrame({"user": [*order, "extra", "extra"]}), str)
+        kept_2, whose_2 = twice.kept(more, np.append(steps, [4, 4]), np.arange(42, dtype=np.intp))
+        assert kept.tolist() == kept_2[:40].tolist() == [turn < 2] * 40
+        assert whose.sort("user", "step").equals(whose_2.filter(pl.col("user") != "extra").sort("user", "step"))

@@ -62,17 +62,20 @@ class People:
             raise RowRefused(
                 where=table.where(row), column=self.column, given=table.frame[self.column][row], allowed="a user"
             )
-        frame = pl.DataFrame({"user": users, "step": steps}).with_columns(
-            nth=pl.int_range(pl.len()).over("user"), rows=pl.len().over("user")
-        )
-        asked = frame.select("user", "rows").unique(maintain_order=True)
-        allowed = self._allowed(asked["user"], asked["rows"].cast(pl.Int64).to_numpy())
-        frame = frame.join(
-            asked.select("user", allowed=pl.Series(allowed, dtype=pl.Int64)),
-            on="user",
-            how="left",
-            maintain_order="left",
-        )
+        frame = pl.DataFrame({"user": users, "step": steps})
+        if users.n_unique() == users.len():  # the same answers, in half the time
+            rows_each = np.ones(users.len(), dtype=np.int64)
+            frame = frame.with_columns(nth=pl.lit(0), allowed=pl.Series(self._allowed(users, rows_each)))
+        else:
+            frame = frame.with_columns(nth=pl.int_range(pl.len()).over("user"), rows=pl.len().over("user"))
+            asked = frame.select("user", "rows").unique(maintain_order=True)
+            allowed = self._allowed(asked["user"], asked["rows"].cast(pl.Int64).to_numpy())
+            frame = frame.join(
+                asked.select("user", allowed=pl.Series(allowed, dtype=pl.Int64)),
+                on="user",
+                how="left",
+                maintain_order="left",
+            )
         kept = (frame["nth"] < frame["allowed"]).to_numpy()
         if not self._remember:
             return kept, CONTRIBUTIONS.to_frame()
@@ -82,7 +85,7 @@ class People:
     def _allowed(self, users: pl.Series, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many rows of each of these users may be counted; each user is here once."""
         fingerprints = self.limit.fingerprints(users.to_list())
-        if np.unique(fingerprints).size == fingerprints.size:
+        if pl.Series(fingerprints).n_unique() == fingerprints.size:
             return self.limit.take_all(fingerprints, rows)
         # Two people in 2^64 share a fingerprint: then one after the other.
         return np.array([self.limit.take(user, int(n)) for user, n in zip(users, rows, strict=True)], dtype=np.int64)
