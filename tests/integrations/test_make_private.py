@@ -77,7 +77,9 @@ def test_all_ways_to_clip_agree():
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam])
 def test_worker_processes_and_virtual_steps_change_nothing(optimizer):
     plain = finished(optimizer=optimizer, lr=0.01)
-    ahead = finished(optimizer=optimizer, lr=0.01, batches=loader(num_workers=2))
+    # Spawned, not forked: JAX, which other tests load, has threads that do not survive a fork.
+    workers = loader(num_workers=1, multiprocessing_context="spawn", persistent_workers=True)
+    ahead = finished(optimizer=optimizer, lr=0.01, batches=workers)
     assert torch.equal(ahead, plain)
     net, made, batches = private(key=KEY, optimizer=optimizer, lr=0.01)
     for _ in range(3):
