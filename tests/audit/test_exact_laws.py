@@ -40,7 +40,7 @@ def test_two_gaussian_releases(name, rho, bound):
     assert excess(GAUSSIAN[name](2), rho, 2, bound, orders) <= 1 + 1e-9
 
 
-@pytest.mark.parametrize("name", ["Binary", "SmoothBinary", "SquareRoot-normalized", "Honaker"])
+@pytest.mark.parametrize("name", ["Binary", "SmoothBinary", "SquareRoot", "Honaker"])
 def test_three_gaussian_releases(name):
     assert excess(GAUSSIAN[name](3), 0.5, 3, 1, [1.1, 2.0, 3.0]) <= 1 + 1e-9
 

@@ -172,7 +172,7 @@ def test_a_file_is_no_directory(tmp_path, monkeypatch, option):
     result = invoke("--quick", option, "taken")
     assert result.exit_code == 2
     message = result.stderr.strip()
-    assert message == f"dpstream paper: {option[2:]} must be a directory, but it is a file, got 'taken'"
+    assert message == f"dpstream paper: {option} must be a directory, but it is a file, got 'taken'"
     assert (tmp_path / "taken").read_text() == "mine"
 
 

@@ -17,7 +17,7 @@ SAME_PATH = {
     "BufferedToeplitz-plain",
     "BufferedToeplitz-3",
     # In the float lane test_increments.py streams these; in the exact lane ball arithmetic decides most of their
-    # releases. "Banded",
+    # releases.
     "Banded-plain",
     "FittedToeplitz-pair",
     "FittedToeplitz-pair-plain",

@@ -17,7 +17,7 @@ def describe(settings: StreamSettings, stddev: float, t: int, *, rows_per_person
     """
     law = "Gaussian" if settings.budget.noise == "gaussian" else "Laplace"
     what, rounding = (
-        ("counts", "rounded to whole numbers exactly as infinite precision would")
+        ("counts", "rounded to whole numbers without floating-point error")
         if settings.lane == "exact"
         else ("sums", "computed in floating point and rounded to a grid far below it")
     )
