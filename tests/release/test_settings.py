@@ -155,3 +155,13 @@ def test_an_estimate_of_a_running_sum_is_its_last_release(dtype):
     again = total.fresh(fixed_key("estimate"))
     assert (again.t, total.t) == (0, 3)
     assert math.isclose(again.stddev(1), total.stddev(1))
+
+
+def test_noise_that_cannot_be_rounded_is_refused_before_a_store_is_made(tmp_path):
+    wide = {"horizon": 10, "budget": dp.zcdp(1e-10), "per_person": 10**8}
+    with pytest.raises(InvalidArgument, match="scale must be at most"):
+        StreamSettings.for_counter(**wide)
+    with dp.Store(tmp_path / "counts.db") as store:
+        with pytest.raises(InvalidArgument, match="scale must be at most"):
+            store.counter("visits", **wide)
+        assert store.streams() == []

@@ -27,7 +27,7 @@ from dpstream.mechanisms.as_json import mechanism_from_json, mechanism_to_json
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.draws import STEPS_LIMIT
 from dpstream.noise.keystream import check_key, configuration_digest, derive_from_digest, fresh_key
-from dpstream.noise.settings import check_shape
+from dpstream.noise.settings import check_scale, check_shape
 from dpstream.noise.stream import NoiseStream
 from dpstream.participation import Participation, check_participation
 from dpstream.release.change_law import ChangeNoise, change_between
@@ -421,7 +421,7 @@ def _complete(
     dtype: str,
     windows: tuple[int, ...],
 ) -> StreamSettings:
-    """Choose the mechanism if none was given, and check that the sums fit. Cached: many streams share settings."""
+    """Choose the mechanism if none was given; check that noise and sums fit. Cached: many streams share settings."""
     if per_step is not None and per_step < per_person:
         raise InvalidArgument("per_step", per_step, f"at least per_person={per_person}, or None")
     if mechanism is None:
@@ -439,6 +439,7 @@ def _complete(
         dtype,
         windows=windows,
     )
+    check_scale(settings.scale, exact=lane == "exact")
     _ = settings.step_limit
     return settings
 
