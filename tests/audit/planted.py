@@ -67,7 +67,7 @@ BUGS = (
         ("--mechanism", "SmoothBinary", "--epsilon", "6", "--delta", "1e-6"),
     ),
     Bug(
-        "a replaced histogram priced as an added one",
+        "a replaced histogram treated as an added one",
         "release/settings.py",
         'return distance * (2.0 if self.budget.noise == "laplace" else ROOT_2)',
         "return distance",
@@ -75,7 +75,7 @@ BUGS = (
         ("--door", "moved to another category"),
     ),
     Bug(
-        "a move to another day priced as a change within one",
+        "a move to another day treated as a change within one",
         "release/settings.py",
         'if self.neighbours == "replace-anywhere" or (self.neighbours == "replace" and self.lane == "float"):',
         'if self.neighbours == "replace" and self.lane == "float":',
