@@ -1,5 +1,6 @@
 """What the documentation points to is there."""
 
+import doctest
 import re
 from pathlib import Path
 
@@ -21,8 +22,20 @@ def test_every_test_that_a_page_names_exists(page):
     assert not gone
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if ">>> " in page.read_text()], ids=lambda page: page.name)
+def test_examples_print_what_the_page_says(page):
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    assert doctest.testfile(str(page), module_relative=False, optionflags=flags).failed == 0
+
+
 FUNCTIONS = {
     name
     for path in (ROOT / "tests").rglob("*.py")
     for name in [path.stem, *re.findall(r"def (test_\w+)", path.read_text())]
 }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_links_to_exists(page):
+    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
+    assert [link for link in links if not (page.parent / link).exists()] == []
