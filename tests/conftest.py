@@ -26,7 +26,7 @@ NOT_QUICK = (
     "tests/audit",
     "tests/fuzz",
     "tests/paper",
-    "tests/test_readme.py",
+    "tests/test_docs.py::test_examples_print_what_the_page_says",
     "tests/cli/test_audit.py",
     "tests/cli/test_bench.py",
     "tests/cli/test_compare.py",
