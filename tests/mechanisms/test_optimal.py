@@ -22,10 +22,9 @@ def test_the_certificate_of_250_steps() -> None:
     assert m.max_variance() == pytest.approx(m.certificate.upper, rel=1e-8)
 
 
-def test_a_thousand_steps_within_a_minute() -> None:
-    started = time.process_time()
+@pytest.mark.heavy
+def test_a_thousand_steps() -> None:
     c = Optimal(1023).certificate
-    assert time.process_time() - started < 60  # 4 s on an idle core
     assert 8.7683 < c.lower < c.upper < 8.7702
     assert c.upper / c.lower - 1 < 2e-4
 

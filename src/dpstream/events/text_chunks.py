@@ -119,7 +119,10 @@ class Chunk:
 
     def repeated_names(self) -> list[str]:
         """The columns that the header names more than once."""
-        found = Counter(next(self._records(self.header.decode("utf-8", "replace")), []))
+        try:
+            found = Counter(next(self._records(self.header.decode("utf-8", "replace")), []))
+        except csv.Error as error:
+            raise self._damaged(1, f"not a CSV record: {error}") from None
         return [name for name, times in found.items() if times > 1]
 
     def _records(self, text: str) -> Any:
