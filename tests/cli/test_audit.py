@@ -82,6 +82,7 @@ def test_the_table(monkeypatch, few_calls):
         assert word in " ".join(result.output.split())
 
 
+@pytest.mark.heavy
 def test_the_table_in_two_processes(monkeypatch, few_calls):
     """The processes build the whole table themselves; its first row is this one, too."""
     monkeypatch.setattr(table, "SUBJECTS", table.SUBJECTS[:1])

@@ -18,6 +18,7 @@ SAME_PATH = {
     "BufferedToeplitz-3",
     # In the float lane test_increments.py streams these; in the exact lane ball arithmetic decides most of their
     # releases.
+    "Banded",
     "Banded-plain",
     "FittedToeplitz-pair",
     "FittedToeplitz-pair-plain",

@@ -111,8 +111,7 @@ def test_the_proven_error_bound_holds_with_room_to_spare():
                     t, lambda step, slot, s=stream: s._draws.ideal(step, slot, 0, 200)
                 )
                 assert abs(float(ideal - computed[t - 1])) < bound, name
-        # The bound of a pure step through a recursion with signs grows with every step: more balls, the same integers.
-        assert bound < (1e-8 if name == "Banded" else 1e-10), name
+        assert bound < 1e-10, name
 
 
 def test_long_recurrences_stay_exact():

@@ -439,8 +439,8 @@ def _complete(
         dtype,
         windows=windows,
     )
-    check_scale(settings.scale, exact=lane == "exact")
     _ = settings.step_limit
+    check_scale(settings.scale, exact=lane == "exact")
     return settings
 
 
