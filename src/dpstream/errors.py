@@ -58,6 +58,8 @@ def _picklable(value: object) -> object:
 class _ErrorWithFields(DpstreamError):
     """An error that is built from its annotated fields, by keyword, and keeps them as attributes.
 
+    A field that has a value in the class may be left out.
+
     `message` is a format string over the fields; `describe` replaces it where a format string is not enough.
     """
 
@@ -68,6 +70,8 @@ class _ErrorWithFields(DpstreamError):
         cls.field_names = cls.field_names.union(inspect.get_annotations(cls))
 
     def __init__(self, **fields: Any) -> None:
+        kind = type(self)
+        fields = {name: getattr(kind, name) for name in self.field_names if hasattr(kind, name)} | fields
         if fields.keys() != self.field_names:
             raise TypeError(f"{type(self).__name__} takes {sorted(self.field_names)}, got {sorted(fields)}")
         vars(self).update(fields)
@@ -682,13 +686,18 @@ class ColumnMissing(SourceError):
 
 
 class RowRefused(SourceError):
-    """A row of a file of events cannot be counted."""
+    """A row of a file of events cannot be counted; `remedy` says what to type if the row is as it should be."""
 
-    message = "{where}, column {column!r}: expected {allowed}, got {given!r}"
     where: str
     column: str
     given: object
     allowed: str
+    remedy: str = ""
+
+    def describe(self) -> str:
+        given = "an empty cell" if self.given is None else repr(self.given)
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.where}, column {self.column!r}: expected {self.allowed}, got {given}{remedy}"
 
 
 class FitNotConverged(UserWarning):

@@ -110,7 +110,7 @@ def test_categories_and_values_from_every_format(same_noise, tmp_path, monkeypat
     monkeypatch.setattr(text_chunks, "CHUNK_BYTES", 500)
     path = write(month(), tmp_path, form)
     rows = counted(
-        path, "--time", "when", "--by", "ward", "--values", ",".join(WARDS), "--value", "amount", "--bound", 5,
+        path, "--time", "when", "--by", "ward", "--values", ",".join(WARDS), "--value", "amount", "--per-person", 5,
         "--rho", 0.5, "--horizon", 30, "--confidence", 0.8,
     )  # fmt: skip
     inputs = expected(month(), "1d", None, by=True, value=True)
@@ -119,7 +119,7 @@ def test_categories_and_values_from_every_format(same_noise, tmp_path, monkeypat
 
 def test_every_row_a_step(same_noise, tmp_path):
     path = write(month(), tmp_path, "csv")
-    rows = counted(path, "--every", "row", "--value", "amount", "--bound", 5, "--rho", 0.5, "--horizon", 100)
+    rows = counted(path, "--every", "row", "--value", "amount", "--per-person", 5, "--rho", 0.5, "--horizon", 100)
     check_rows(rows, counter(100, dp.zcdp(0.5), per_person=5), [event.amount for event in month()])
     assert list(rows[0]) == ["step", "value", "stddev", "low", "high"]
 

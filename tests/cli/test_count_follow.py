@@ -95,7 +95,20 @@ def test_a_release_appears_as_soon_as_its_step_closes(following, path):  # noqa:
 
 
 def test_rows_as_steps_are_released_at_once(following, path):  # noqa: F811
-    sums = ("--every", "row", "--value", "n", "--bound", "9", "--rho", "0.5", "--horizon", "5", "--mechanism", "Binary")
+    sums = (
+        "--every",
+        "row",
+        "--value",
+        "n",
+        "--per-person",
+        "9",
+        "--rho",
+        "0.5",
+        "--horizon",
+        "5",
+        "--mechanism",
+        "Binary",
+    )
     process = following("--store", path, usual=sums)
     feed(process, "n\n4\n")
     assert process.stdout.readline().startswith(b"step,value")

@@ -14,7 +14,7 @@ HORIZON = ("--horizon", "10")
 RHO = ("--rho", "0.5")
 USUAL = (*DAILY, *HORIZON, *RHO)
 BY = ("--by", "ward", "--values", "north,south")
-SUM = ("--value", "n", "--bound", "3")
+SUM = ("--value", "n", "--per-person", "3")
 WHO = ("--user", "who", "--max-contributions", "2")
 
 
@@ -33,7 +33,7 @@ REFUSED = {
         ("--time", "date", *HORIZON, *RHO),
         "no column 'date'; its columns are 'when', 'ward', 'who', 'n'",
     ),
-    "value column": (GOOD, (*USUAL, "--value", "x", "--bound", "3"), "has no column 'x'"),
+    "value column": (GOOD, (*USUAL, "--value", "x", "--per-person", "3"), "has no column 'x'"),
     "user column": (GOOD, (*USUAL, "--user", "x", "--max-contributions", "3"), "has no column 'x'"),
     "by column": (GOOD, (*USUAL, "--by", "x", "--values", "a"), "has no column 'x'"),
     "timestamp": (
@@ -72,7 +72,7 @@ REFUSED = {
     "fraction": (
         changed("bob,2", "bob,2.5"),
         (*USUAL, *SUM),
-        "expected a whole number from -3 to 3 (--bound 3), got '2.5'",
+        "expected a whole number from -3 to 3 (--per-person 3), got '2.5'",
     ),
     "negative under replace": (
         changed("bob,2", "bob,-2"),
@@ -81,7 +81,7 @@ REFUSED = {
     ),
     "a step too large": (
         "when,n\n" + 3 * "2026-01-01,2147483648\n",
-        (*DAILY, *RHO, "--unbounded", "--value", "n", "--bound", "2147483648"),
+        (*DAILY, *RHO, "--unbounded", "--value", "n", "--per-person", "2147483648"),
         "adds up to 6,442,450,944, but one step holds from",
     ),
     "horizon": (
@@ -154,7 +154,7 @@ REFUSED = {
     "open quote": (changed("south", '"south'), USUAL, "line 3: a quote that is opened here never ends"),
     "empty line": (changed("2026-01-03", "\n2026-01-03"), USUAL, "line 4: an empty line"),
     "not a log": (b"\x89PNG\r\n\x1a\n" + bytes(50), USUAL, "line 1: not UTF-8"),
-    "no user": (changed("bob", ""), (*USUAL, *WHO), "line 3, column 'who': expected a user, got None"),
+    "no user": (changed("bob", ""), (*USUAL, *WHO), "line 3, column 'who': expected a user, got an empty cell"),
     "quoted no user": (changed("bob", '""'), (*USUAL, *WHO), "line 3, column 'who': expected a user, got ''"),
     "user without limit": (GOOD, (*USUAL, "--user", "who"), "--max-contributions must be given"),
     "limit without user": (GOOD, (*USUAL, "--max-contributions", "3"), "--user must be given"),
@@ -180,16 +180,16 @@ REFUSED = {
     ),
     "undeclared what": (GOOD, (*USUAL, *BY, "--undeclared", "drop"), "--undeclared must be refuse or other"),
     "other twice": (GOOD, (*USUAL, "--by", "ward", "--values", "a,other", "--undeclared", "other"), "without the name"),
-    "value without a bound": (GOOD, (*USUAL, "--value", "n"), "--bound must be given with --value"),
-    "bound 0": (GOOD, (*USUAL, "--value", "n", "--bound", "0"), "--bound must be"),
+    "value without a bound": (GOOD, (*USUAL, "--value", "n"), "--per-person must be given with --value"),
+    "bound 0": (GOOD, (*USUAL, "--value", "n", "--per-person", "0"), "--per-person must be"),
     "bound beyond": (
         GOOD,
-        (*USUAL, "--value", "n", "--bound", str(2**70)),
-        "--bound must be at most 1,099,511,627,776",
+        (*USUAL, "--value", "n", "--per-person", str(2**70)),
+        "--per-person must be at most 1,099,511,627,776",
     ),
     "sums beyond": (
         GOOD,
-        (*DAILY, *RHO, "--horizon", "99999999", "--value", "n", "--bound", str(2**40)),
+        (*DAILY, *RHO, "--horizon", "99999999", "--value", "n", "--per-person", str(2**40)),
         "may pass",
     ),
     "format": (GOOD, (*USUAL, "--format", "xml"), "--format must be one of csv, tsv, jsonl, parquet"),

@@ -96,7 +96,7 @@ def test_late_rows_of_people_and_sums_cannot_be_told(folder):
     file = folder / "log.csv"
     for name, more in (
         ("people", ("--user", "who", "--max-contributions", 1)),
-        ("sums", ("--value", "n", "--bound", 9)),
+        ("sums", ("--value", "n", "--per-person", 9)),
     ):
         arguments = (file, "--time", "when", "--from", "2026-01-01", "--rho", 0.5, "--unbounded", *more)
         arguments += ("--store", folder / "s.db", "--name", name)
@@ -134,7 +134,21 @@ def test_with_a_store_the_clock_says_which_steps_are_released(folder, monkeypatc
 
 def test_rows_as_steps_go_on_after_the_last_row(folder):
     store, file = folder / "s.db", folder / "log.csv"
-    arguments = (file, "--every", "row", "--value", "n", "--bound", 9, "--rho", 0.5, "--horizon", 50, "--store", store)
+    arguments = (
+        file,
+        "--every",
+        "row",
+        "--value",
+        "n",
+        "--per-person",
+        9,
+        "--rho",
+        0.5,
+        "--horizon",
+        50,
+        "--store",
+        store,
+    )
     file.write_text("n\n3\n4\n")
     first = count(*arguments).stdout
     file.write_text("n\n3\n4\n5\n")
@@ -154,7 +168,7 @@ def test_rows_as_steps_go_on_after_the_last_row(folder):
 def test_two_streams_in_one_store(folder):
     store, file = folder / "s.db", folder / "log.csv"
     file.write_text("when,n\n2026-01-01,1\n2026-01-02,2\n")
-    for name, more in (("visits", ()), ("sums", ("--value", "n", "--bound", 2))):
+    for name, more in (("visits", ()), ("sums", ("--value", "n", "--per-person", 2))):
         counted(
             file,
             "--time",
@@ -247,7 +261,7 @@ def test_rows_as_steps_limit_people_too(folder):
         "row",
         "--value",
         "n",
-        "--bound",
+        "--per-person",
         5,
         "--user",
         "who",
@@ -335,7 +349,12 @@ def test_settings_are_built_and_steps_are_checked_once(folder, kept, monkeypatch
 def test_rows_that_came_after_the_check_are_checked(folder):
     """`release` hands steps to the counter as checked: rows since the last check must be looked at."""
     options = CountOptions(
-        Measure(value="amount", bound=2**40), dp.zcdp(8), time="when", start="2026-01-01", order="any", horizon=2**20
+        Measure(value="amount", per_person=2**40),
+        dp.zcdp(8),
+        time="when",
+        start="2026-01-01",
+        order="any",
+        horizon=2**20,
     )
     run = CountRun(options)
     frame = pl.DataFrame({"when": ["2026-01-01"], "amount": [2**40]})

@@ -95,8 +95,8 @@ def tallied(path, every, zone, *, by=False, value=False, order="sorted", start=N
     """The same from the library."""
     measure = Measure(
         value="amount" if value else None,
-        bound=5,
-        least=-5,
+        per_person=5,
+        signed=True,
         by="ward" if by else None,
         categories=WARDS if by else (),
     )

@@ -44,10 +44,10 @@ def test_the_first_rows_of_each_are_kept():
         assert max(so_far.values()) == times
 
 
-@pytest.mark.parametrize("nobody", [None, ""])
-def test_a_row_without_a_user_is_refused(nobody):
+@pytest.mark.parametrize(("nobody", "said"), [(None, "an empty cell"), ("", "''")])
+def test_a_row_without_a_user_is_refused(nobody, said):
     people = People("who", ContributionLimit(1))
-    with pytest.raises(RowRefused, match=rf"line 4, column 'who': expected a user, got {nobody!r}"):
+    with pytest.raises(RowRefused, match=rf"line 4, column 'who': expected a user, got {said}"):
         people.kept(table(["ann", "bob", nobody]), np.zeros(2, dtype=np.int64), np.array([0, 2]))
     kept, found = people.kept(table(["ann", "bob", nobody]), np.zeros(1, dtype=np.int64), np.array([1]))
     assert kept.tolist() == [True]

@@ -136,7 +136,7 @@ def test_the_horizon_is_a_step_and_until_a_moment():
 
 
 def test_every_row_a_step():
-    measure = Measure(value="n", bound=9, least=-9, by="ward", categories=("a", "b"), undeclared="other")
+    measure = Measure(value="n", per_person=9, signed=True, by="ward", categories=("a", "b"), undeclared="other")
     tally = RowTally(measure, None, 5)
     tally.take(frame(n=[3, -2], ward=["a", "c"]))
     tally.take(frame(n=[9], ward=["b"]))
@@ -148,7 +148,7 @@ def test_every_row_a_step():
 
 
 def test_large_values_never_wrap_around():
-    tally = time_tally(measure=Measure(value="n", bound=2**62, least=-(2**62)))
+    tally = time_tally(measure=Measure(value="n", per_person=2**62, signed=True))
     with pytest.raises(SourceDamaged, match="one step adds up beyond"):
         for _ in range(4):
             tally.take(frame(when=days(1), n=[2**62 - 1]))

@@ -69,7 +69,8 @@ def test_days_and_months_are_not_guessed():
 def test_bad_values_are_named(bad):
     with pytest.raises(RowRefused) as caught:
         read(["2026-01-31", "2026-01-31", bad])
-    assert str(caught.value) == f"line 4, column 'when': expected a timestamp of the form %Y-%m-%d, got {bad!r}"
+    given = "an empty cell" if bad is None else repr(bad)
+    assert str(caught.value) == f"line 4, column 'when': expected a timestamp of the form %Y-%m-%d, got {given}"
 
 
 def test_columns_that_are_no_time():
@@ -83,7 +84,7 @@ def test_typed_columns(tmp_path):
     assert read([NOON]) == [NOON]
     nanoseconds = pl.Series([NOON]).dt.cast_time_unit("ns").dt.replace_time_zone("Asia/Tokyo")
     assert read(nanoseconds, zone="Europe/Vienna") == [NOON.replace(tzinfo=dt.timezone(dt.timedelta(hours=9)))]
-    with pytest.raises(RowRefused, match="expected a timestamp, got None"):
+    with pytest.raises(RowRefused, match="expected a timestamp, got an empty cell"):
         read(pl.Series([NOON, None]))
 
 

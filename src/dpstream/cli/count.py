@@ -23,11 +23,28 @@ def count(
     ] = None,
     value: Annotated[
         str | None,
-        typer.Option(help="Sum this column of whole numbers instead of counting rows.", rich_help_panel=READ),
+        typer.Option(help="Sum this column of amounts instead of counting rows.", rich_help_panel=READ),
     ] = None,
-    bound: Annotated[
-        int | None, typer.Option(help="The largest size of a --value; larger ones are refused.", rich_help_panel=READ)
+    per_person: Annotated[
+        str | None,
+        typer.Option(
+            help="The largest size of a --value, such as 200; larger ones are refused. With --user: of each row that is"
+            " counted.",
+            rich_help_panel=READ,
+        ),
     ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            help="The smallest difference between amounts: 0.01 for cents; 1 if left out.", rich_help_panel=READ
+        ),
+    ] = None,
+    decimal: Annotated[
+        str, typer.Option(help="What stands before the fraction of an amount: . or ,", rich_help_panel=READ)
+    ] = ".",
+    clip: Annotated[
+        bool, typer.Option("--clip", help="Count larger amounts as --per-person.", rich_help_panel=READ)
+    ] = False,
     by: Annotated[
         str | None, typer.Option(help="One total for each category in this column.", rich_help_panel=READ)
     ] = None,

@@ -52,7 +52,8 @@ class Notes:
         if self._verbose:
             self.note(self._choice())
         self.note(self._promise())
-        self.note(f"Noise: at most ±{self._largest_error():,} ({100 * options.confidence:g} %).")
+        error = options.measure.reader.shown(self._largest_error())
+        self.note(f"Noise: at most ±{error} ({100 * options.confidence:g} %).")
         if options.time is None:
             counts = options.measure.value is None and options.measure.by is None
             self.warn(
@@ -80,6 +81,8 @@ class Notes:
             self.note(f"{number(run.seen, 'step')} {'was' if run.seen == 1 else 'were'} released in earlier runs.")
         if isinstance(tally, TimeTally):
             self._left_out(tally)
+        if tally.clipped:
+            self._clipped(tally.clipped)
         if tally.people is not None:
             self._dropped(report_dropped)
         for path in (output, plot):
@@ -133,6 +136,16 @@ class Notes:
                 " showed twice, and were taken to be in the first."
             )
         self._empty_steps(tally)
+
+    def _clipped(self, rows: int) -> None:
+        measure = self._run.options.measure
+        least, most = measure.reader.shown(measure.least), measure.reader.shown(measure.most)
+        count = "counts" if rows == 1 else "count"
+        self.warn(
+            f"{number(rows, 'row')} with an amount outside {least} to {most} {count} as the nearer of the two (--clip);"
+            " totals are those of the clipped amounts. How many rows it was is a figure about people: do not publish"
+            " it."
+        )
 
     def _empty_steps(self, tally: TimeTally) -> None:
         """With a store, a step without rows may be a file that was forgotten, and it is final."""

@@ -13,6 +13,7 @@ from typing import Literal, cast
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from rich.console import Console
 
 from dpstream.arguments import check_probability, check_whole
@@ -32,6 +33,7 @@ from dpstream.cli.output import (
 from dpstream.cli.pictures import check_picture, draw_into, draw_releases
 from dpstream.cli.targets import NotWritten, Target, opened
 from dpstream.errors import DpstreamError, InvalidArgument, SourceMissing, TooManyPeople
+from dpstream.events.amounts import DecimalMark
 from dpstream.events.counting import MOST_PER_ROW, CountOptions, CountRun
 from dpstream.events.last_step import steps_ended
 from dpstream.events.measure import Measure
@@ -54,7 +56,10 @@ class CountCommand:
 
     files: list[str] | None
     value: str | None
-    bound: int | None
+    per_person: str | None
+    unit: str | None
+    decimal: str
+    clip: bool
     by: str | None
     categories: str | None
     values_file: Path | None
@@ -129,8 +134,8 @@ class CountCommand:
 
     def _check(self) -> None:
         """Refuse options that do not go together."""
-        if self.value is not None and self.bound is None:
-            raise InvalidArgument("--bound", None, "given with --value: the largest size of a value")
+        if self.value is not None and self.per_person is None:
+            raise InvalidArgument("--per-person", None, "given with --value: the largest size of a value")
         if (self.user is None) != (self.max_contributions is None):
             missing = "--user" if self.user is None else "--max-contributions"
             raise InvalidArgument(missing, None, "given: --user and --max-contributions go together")
@@ -144,8 +149,6 @@ class CountCommand:
             raise InvalidArgument("--as", self.form, "csv or jsonl with --follow")
         if self.undeclared not in ("refuse", "other"):
             raise InvalidArgument("--undeclared", self.undeclared, "refuse or other")
-        if (self.bound or 1) > MOST_PER_ROW:
-            raise InvalidArgument("--bound", self.bound, f"at most {MOST_PER_ROW:,}")
         for argument in ("time", "by", "categories", "user", "value", "name", "store"):
             given = getattr(self, argument)
             try:
@@ -166,18 +169,10 @@ class CountCommand:
 
     def _options(self) -> CountOptions:
         side = check_neighbours(self.neighbours)
-        bound = check_whole("--bound", 1 if self.bound is None else self.bound)
         by_clock = self.through in ("now", "yesterday")
         follow: Order = "open" if by_clock else "late"
         return CountOptions(
-            measure=Measure(
-                value=self.value,
-                bound=bound,
-                least=0 if self.value is None or side != "add-remove" else -bound,
-                by=self.by,
-                categories=_categories(self.categories, self.values_file),
-                undeclared=cast(Literal["refuse", "other"], self.undeclared),
-            ),
+            measure=self._measure(signed=side == "add-remove"),
             budget=budget_of(self.rho, self.epsilon, self.delta),
             time=self.time,
             every=self.every or "1d",
@@ -198,6 +193,23 @@ class CountCommand:
             store=self.store,
             name=self.name,
         )
+
+    def _measure(self, *, signed: bool) -> Measure:
+        measure = Measure(
+            value=self.value,
+            per_person=1 if self.per_person is None else self.per_person,
+            unit=1 if self.unit is None else self.unit,
+            decimal=cast(DecimalMark, self.decimal),
+            clip=self.clip,
+            signed=signed and self.value is not None,
+            by=self.by,
+            categories=_categories(self.categories, self.values_file),
+            undeclared=cast(Literal["refuse", "other"], self.undeclared),
+        )
+        if measure.most > MOST_PER_ROW:
+            largest = measure.reader.shown(MOST_PER_ROW)
+            raise InvalidArgument("--per-person", self.per_person, f"at most {largest}")
+        return measure
 
     def _write(
         self,
@@ -277,9 +289,10 @@ def _draw(run: CountRun, frame: pl.DataFrame, plot: Target, notes: Notes, *, wit
         if run.seen and run.store is not None:
             earlier = run.store.true_data.inputs(options.name, 1, run.seen)
             inputs = np.concatenate([earlier, inputs[run.seen :]])
-        sums = np.cumsum(inputs, axis=0)
+        sums = np.cumsum(inputs, axis=0) * float(options.measure.reader.unit)
         names = options.measure.names
         truth = {name: sums[:, i] for i, name in enumerate(names)} if names else {"": sums}
+    frame = frame.with_columns(cs.decimal().cast(pl.Float64))
     draw_into(plot, draw_releases(frame, title, options.confidence, truth), title)
 
 

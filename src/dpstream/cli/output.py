@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -185,9 +186,10 @@ def write_rows(frames: Iterable[pl.DataFrame], form: Form, target: Target | None
 
 
 def _write(frames: Iterable[pl.DataFrame], form: Form, file: Any, header: bool) -> None:
-    if form == "parquet":
-        import polars as pl
+    import polars as pl
+    import polars.selectors as cs
 
+    if form == "parquet":
         packed = io.BytesIO()
         pl.concat(frames).write_parquet(packed)
         file.write(packed.getbuffer())
@@ -198,7 +200,8 @@ def _write(frames: Iterable[pl.DataFrame], form: Form, file: Any, header: bool) 
             file.write(text.write_csv(include_header=header).encode())
             header = False
         else:
-            file.write(text.write_ndjson().encode())
+            # Amounts as numbers: Polars would write decimal numbers as text.
+            file.write(text.with_columns(cs.decimal().cast(pl.Float64)).write_ndjson().encode())
 
 
 def as_text(frame: pl.DataFrame) -> pl.DataFrame:
@@ -234,7 +237,7 @@ def print_rows(frame: pl.DataFrame, title: str, console: Console) -> None:
 def _shown(cell: object) -> str:
     if isinstance(cell, float):
         return f"{cell:,.1f}"
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+    return f"{cell:,}" if isinstance(cell, (int, Decimal)) else str(cell)
 
 
 def frame_of(releases: list[Release], shape: tuple[int, ...], dtype: str, *, flat: bool) -> pl.DataFrame:

@@ -118,6 +118,8 @@ class CountOptions:
             "time_zone": self.time_zone,
             "start": start,
             "value": measure.value,
+            "unit": f"{measure.reader.unit:f}" if measure.value else None,
+            "clip": measure.clip if measure.value else None,
             "by": measure.by,
             "categories": list(measure.categories),
             "undeclared": measure.undeclared if measure.by else None,
@@ -230,7 +232,7 @@ class CountRun:
             horizon,
             options.budget,
             shape=(len(options.measure.names),) if options.measure.by else (),
-            per_person=options.measure.bound * options.max_contributions,
+            per_person=options.measure.most * options.max_contributions,
             mechanism=self._mechanism(horizon),
             neighbours=options.neighbours,
         )
@@ -391,7 +393,8 @@ class CountRun:
             frame = frame.with_columns(category=pl.Series(names)[np.tile(np.arange(len(names)), len(values))])
         frame = frame.with_columns(value=pl.Series(values.reshape(-1)))
         present = [name for name in ("step", "start", "category", "value", "stddev") if name in frame.columns]
-        return frame.select(*present, low=pl.col("value") - pl.col("off"), high=pl.col("value") + pl.col("off"))
+        frame = frame.select(*present, low=pl.col("value") - pl.col("off"), high=pl.col("value") + pl.col("off"))
+        return self.options.measure.in_unit(frame)
 
     def frames(self, closed: int) -> Iterator[pl.DataFrame]:
         """All releases as tables, those of earlier runs first; if there are none, one table without rows."""

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Literal
+from decimal import Decimal
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from dpstream.errors import InvalidArgument, RowRefused
+from dpstream.events.amounts import AmountReader, DecimalMark, positive_decimal
 from dpstream.events.tables import Table
 
-__all__ = ["OTHER", "Measure"]
+__all__ = ["OTHER", "Amounts", "Measure"]
 
 OTHER = "other"
+
+
+class Amounts(NamedTuple):
+    """What each row adds, in whole units, and how many rows were cut to the limit."""
+
+    units: NDArray[np.int64]
+    clipped: int
 
 
 @dataclass(frozen=True)
@@ -24,8 +34,18 @@ class Measure:
 
     Attributes
     ----------
-    value, bound, least
-        A column of whole numbers from `least` to `bound`; without a column every row counts 1.
+    value
+        A column of amounts; without one every row counts 1.
+    per_person
+        The largest size of an amount, in the same words as the column: 200 for amounts up to 200.00.
+    unit
+        The smallest difference between two amounts: "0.01" for cents. Amounts are added up as whole units.
+    decimal
+        What stands before the fraction of an amount in text: "." or ",".
+    clip
+        Whether an amount beyond the limit counts as the limit; otherwise it is refused.
+    signed
+        Whether amounts may be negative.
     by, categories
         A column that says which category a row belongs to, and the categories there are: they must be declared, since
         which categories turn up is something about the people in the data.
@@ -34,13 +54,23 @@ class Measure:
     """
 
     value: str | None = None
-    bound: int = 1
-    least: int = 0
+    per_person: int | float | str | Decimal = 1
+    unit: int | float | str | Decimal = 1
+    decimal: DecimalMark = "."
+    clip: bool = False
+    signed: bool = False
     by: str | None = None
     categories: tuple[str, ...] = ()
     undeclared: Literal["refuse", "other"] = "refuse"
 
     def __post_init__(self) -> None:
+        if self.decimal not in (".", ","):
+            raise InvalidArgument("decimal", self.decimal, "'.' or ','")
+        if self.value is None and (self.clip or self.reader.unit != 1):
+            argument = "clip" if self.clip else "unit"
+            raise InvalidArgument(argument, getattr(self, argument), "used with `value`: rows have no amounts")
+        if self.most < 1:
+            raise InvalidArgument("per_person", str(self.per_person), f"a multiple of {self.unit} (unit={self.unit})")
         if (self.by is None) != (not self.categories):
             missing = "by" if self.by is None else "categories"
             raise InvalidArgument(missing, None, "given: a column and its categories go together")
@@ -50,6 +80,22 @@ class Measure:
             raise InvalidArgument("categories", shown, "each category once")
         if self.undeclared == "other" and OTHER in self.categories:
             raise InvalidArgument("categories", OTHER, "without the name that undeclared categories are counted under")
+
+    @cached_property
+    def reader(self) -> AmountReader:
+        """What reads amounts and shows them."""
+        return AmountReader(positive_decimal("unit", self.unit), self.decimal)
+
+    @cached_property
+    def most(self) -> int:
+        """The largest number of units that a row may add; 0 if `per_person` is no multiple of the unit."""
+        units = positive_decimal("per_person", self.per_person) / self.reader.unit
+        return int(units) if units == int(units) else 0
+
+    @property
+    def least(self) -> int:
+        """The smallest number of units that a row may add."""
+        return -self.most if self.signed else 0
 
     @property
     def columns(self) -> list[str]:
@@ -61,24 +107,55 @@ class Measure:
         """The categories that are released, in order."""
         return (*self.categories, OTHER) if self.by and self.undeclared == "other" else self.categories
 
-    def amounts(self, table: Table) -> NDArray[np.int64] | None:
+    def amounts(self, table: Table) -> Amounts | None:
         """What each row adds; None if each adds 1.
 
         Raises
         ------
         RowRefused
-            If one is no whole number, or out of bounds.
+            If one is no multiple of the unit or, unless amounts are clipped, out of bounds.
         """
         if self.value is None:
             return None
         column = table.frame[self.value]
-        whole = _whole(column)
-        bad = whole.is_null() | (whole < self.least) | (whole > self.bound)
-        if bad.any():
-            row = int(bad.arg_max() or 0)
-            allowed = f"a whole number from {self.least} to {self.bound} (bound={self.bound})"
-            raise RowRefused(where=table.where(row), column=self.value, given=column[row], allowed=allowed)
-        return whole.to_numpy()
+        units = self.reader.read(column)
+        unread, beyond = units.is_null(), (units < self.least) | (units > self.most)
+        if unread.any():
+            raise self._refused(table, column, int(unread.arg_max() or 0), None)
+        if not beyond.any():
+            return Amounts(units.to_numpy(), 0)
+        if not self.clip:
+            row = int(beyond.arg_max() or 0)
+            raise self._refused(table, column, row, int(units[row]))
+        return Amounts(units.clip(self.least, self.most).to_numpy(), int(beyond.sum()))
+
+    def in_unit(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return a table of releases with amounts in place of numbers of units: all columns of numbers but `step`."""
+        reader = self.reader
+        if reader.unit == 1:
+            return frame
+        exact = [name for name, dtype in frame.schema.items() if dtype.is_integer() and name != "step"]
+        real = [name for name, dtype in frame.schema.items() if dtype.is_float()]
+        # By way of text: 0.07 times 3 would be 0.21000000000000002.
+        rounded = {
+            name: pl.Series(
+                [float(f"{one:.5g}") for one in (frame[name] * float(reader.unit)).to_list()], dtype=pl.Float64
+            )
+            for name in real
+        }
+        return frame.with_columns(reader.in_unit(pl.col(*exact)), **rounded) if exact else frame.with_columns(**rounded)
+
+    def _refused(self, table: Table, column: pl.Series, row: int, units: int | None) -> RowRefused:
+        """Say what an amount must be, and what to type if this one is meant."""
+        assert self.value is not None  # noqa: S101
+        reader, given = self.reader, column[row]
+        kind = "a whole number" if reader.unit == 1 else f"a multiple of {reader.unit:f}"
+        if units is None:
+            remedy = reader.remedy(given)
+        else:
+            remedy = f"clip=True counts it as {reader.shown(max(self.least, min(self.most, units)))}"
+        allowed = f"{kind} from {reader.shown(self.least)} to {reader.shown(self.most)} (per_person={self.per_person})"
+        return RowRefused(where=table.where(row), column=self.value, given=given, allowed=allowed, remedy=remedy)
 
     def places(self, table: Table) -> NDArray[np.int64] | None:
         """The number of each row's category; None if there are none.
@@ -100,13 +177,3 @@ class Measure:
         shown = ", ".join(self.categories[:20]) + (", ..." if len(self.categories) > 20 else "")
         allowed = f"one of the categories ({shown}); undeclared='other' counts the rest together"
         raise RowRefused(where=table.where(row), column=self.by, given=column[row], allowed=allowed)
-
-
-def _whole(column: pl.Series) -> pl.Series:
-    """Whole numbers as such, anything else as null."""
-    if column.dtype.is_float():
-        rounded = column.cast(pl.Int64, strict=False)
-        return pl.select(pl.when(rounded.cast(pl.Float64) == column.cast(pl.Float64)).then(rounded)).to_series()
-    if column.dtype == pl.String or column.dtype.is_integer() or column.dtype == pl.Boolean:
-        return column.cast(pl.Int64, strict=False)
-    return pl.Series(values=[None] * column.len(), dtype=pl.Int64)

@@ -33,6 +33,8 @@ class Tally(ABC):
     ----------
     rows
         How many rows were read.
+    clipped
+        How many rows had an amount beyond the limit, and count as the limit.
     contributions
         Whose rows were counted in which step, since it was last emptied.
     """
@@ -41,7 +43,7 @@ class Tally(ABC):
         self.measure = measure
         self.people = people
         self.horizon = horizon
-        self.rows = 0
+        self.rows = self.clipped = 0
         self.contributions = CONTRIBUTIONS.to_frame()
 
     @property
@@ -64,6 +66,14 @@ class Tally(ABC):
 
     def _columns(self) -> list[str]:
         return self.measure.columns + ([self.people.column] if self.people else [])
+
+    def _amounts_of(self, table: Table) -> NDArray[np.int64] | None:
+        """What each row adds, None if each adds 1; those that were clipped are counted."""
+        amounts = self.measure.amounts(table)
+        if amounts is None:
+            return None
+        self.clipped += amounts.clipped
+        return amounts.units
 
     def _kept(self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.bool_] | None:
         """Which of these rows count, if people are limited."""
@@ -95,7 +105,7 @@ class RowTally(Tally):
         height = table.frame.height
         if self.rows + height > self.horizon:
             raise HorizonExceeded(horizon=self.horizon, step=self.rows + height)
-        amounts = self.measure.amounts(table)
+        amounts = self._amounts_of(table)
         amounts = np.ones(height, dtype=np.int64) if amounts is None else amounts.copy()
         places = self.measure.places(table)
         # Rows that were counted in an earlier run were asked about then.
@@ -104,7 +114,7 @@ class RowTally(Tally):
         if kept is not None:
             amounts[new[~kept]] = 0
         # Held until all was read: in as few bytes as will do.
-        self._amounts.append(amounts.astype(np.min_scalar_type(-self.measure.bound - 1)))
+        self._amounts.append(amounts.astype(np.min_scalar_type(-self.measure.most - 1)))
         if places is not None:
             self._places.append(places.astype(np.min_scalar_type(len(self.measure.names))))
         self.rows += height
@@ -205,7 +215,7 @@ class TimeTally(Tally):
         if not table.frame.height:
             return
         moments = self._timestamps.read(table)
-        amounts, places = self.measure.amounts(table), self.measure.places(table)
+        amounts, places = self._amounts_of(table), self.measure.places(table)
         if self.calendar is None:
             self.calendar = Calendar(self._every, moments[:1] if self._order != "any" else _earliest(moments))
             self._limit()
