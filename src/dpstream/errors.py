@@ -13,7 +13,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · StoreFull, StoreReadOnly, StoreNotWritten, StoreClosed, StoreBusy, LeaseLost, ForkedStore (also a ForkedStream)
       · WrongMasterKey, KeyFileMissing, KeyFileDamaged, KeyFileExposed
       · StreamUnknown, StreamRetired, BudgetLimitExceeded
-      · PositionGap, PositionConflict, PositionMissing, PositionUnexpected
+      · PositionGap, PositionConflict, PositionMissing, PositionUnexpected, StepClosed, StepTooFar, StreamHasOpenSteps
     · SourceError
       · SourceMissing, SourceDamaged, ColumnMissing, RowRefused
     · TrainingError
@@ -514,6 +514,36 @@ class PositionUnexpected(StoreError, ValueError):
     )
     position: int
     step: int
+
+
+class StepClosed(StoreError, ValueError):
+    """Rows for a step that is released already, and never changes again."""
+
+    message = "step {step} is released already; {first_open} is the first step that is open; nothing was added"
+    step: int
+    first_open: int
+
+
+class StepTooFar(StoreError, ValueError):
+    """Rows for a step further ahead than the stream has room for."""
+
+    message = (
+        "step {step} is too far ahead: steps are open up to {last_open}, {open_steps} after the present one; nothing"
+        " was added. Ingest it later, or create the stream with a larger open_steps"
+    )
+    step: int
+    last_open: int
+    open_steps: int
+
+
+class StreamHasOpenSteps(StoreError):
+    """A step added directly to a stream that takes its steps from what was ingested."""
+
+    message = (
+        "the stream {name!r} has open steps, because rows were ingested; nothing was added. Call ingest(...) and"
+        " release_through(step) instead of add and extend"
+    )
+    name: str
 
 
 class BudgetLimitExceeded(StoreError):

@@ -122,6 +122,68 @@ def test_every_commit_writes_the_whole_table(path, monkeypatch):
         before = parts
 
 
+def ingested(path, monkeypatch, days):
+    """Ingest these days, each {step: people's numbers}, and release two days later; give what is visible each time."""
+    with monkeypatch.context() as patched:
+        fixed_urandom(patched)
+        shown = []
+        for day, rows in enumerate(days, start=1):
+            with dp.Store(path, master_key=KEY) as store:
+                visits = store.counter(
+                    "visits", 100, dp.zcdp(0.5), shape=4, per_person=50, rows_per_person=50, people=1000,
+                    mechanism=dp.mechanisms.BalancedToeplitz(100), open_steps=5,
+                )  # fmt: skip
+                limit = visits.contribution_limit()
+                tallies = np.zeros((7, 4), dtype=np.int64)
+                for step, who in rows.items():
+                    tallies[step - max(day - 1, 1), 1] += len(who)
+                everybody = [person for who in rows.values() for person in who]
+                found = np.unique(np.array(everybody, dtype=int), return_counts=True)
+                fingerprints = np.array([limit.fingerprint(int(x)) for x in found[0]], dtype=np.uint64)
+                visits.ingest(
+                    max(day - 1, 1), tallies[: 7 - (day == 1)], through=day, contributions=(fingerprints, found[1]),
+                    batch=f"{day}.csv".encode(),
+                )  # fmt: skip
+                shown.append(visible(path))
+                visits.release_through(max(day - 1, 0))
+                shown.append(visible(path))
+            shown.append(visible(path))
+        return shown
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param([{}] * DAYS, id="no rows at all"),
+        pytest.param([{1: range(500)}, *[{}] * (DAYS - 1)], id="all on the first day"),
+        pytest.param([{day + 5: range(30)} for day in range(1, DAYS + 1)], id="all as far ahead as possible"),
+        pytest.param([{max(day - 1, 1): [3] * 5} for day in range(1, DAYS + 1)], id="one person, late"),
+    ],
+)
+def test_open_steps_tell_nothing(path, monkeypatch, other, tmp_path):
+    (tmp_path / "other").mkdir()
+    monkeypatch.setattr("dpstream.store.ledger.PART_VALUES", 11)
+    first = ingested(path, monkeypatch, [{day: range(40), day + 1: range(2)} for day in range(1, DAYS + 1)])
+    second = ingested(tmp_path / "other" / path.name, monkeypatch, other)
+    assert len(first) == 3 * DAYS
+    assert len(first[-1]["open_steps"]) == 4
+    assert first == second
+
+
+def test_every_ingest_writes_all_open_steps(path, monkeypatch):
+    monkeypatch.setattr("dpstream.store.ledger.PART_VALUES", 10)
+    with dp.Store(path) as store:
+        visits = store.counter("visits", 100, dp.zcdp(0.5), open_steps=30)
+        before = []
+        for day in range(3):
+            visits.ingest(2, [day], through=1, batch=b"%d" % day)
+            parts = [sealed for (sealed,) in store._files.database.rows("SELECT sealed FROM open_steps ORDER BY part")]
+            parts += [sealed for (sealed,) in store._files.database.rows("SELECT sealed FROM ingested_batches")]
+            assert len(parts) == 8
+            assert not set(parts) & set(before)
+            before = parts
+
+
 def test_a_failed_commit_leaves_no_release_in_the_log(path, monkeypatch):
     """A long transaction reaches the log before its commit, and a failed one stays there until it is overwritten."""
     computed = []

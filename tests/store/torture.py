@@ -158,7 +158,7 @@ def no_durability() -> None:
                 self.connection.execute("COMMIT")
 
     database.Database.atomic = sometimes
-    witness.Witness.mark = lambda self, slot, record, last: record
+    witness.Witness.mark = lambda self, slot, record, *_: record
     lease.check_age = lambda row, record: None
 
 

@@ -39,7 +39,9 @@ MIGRATIONS: tuple[str, ...] = (
         first_position INTEGER,            -- the position of step 1 that the caller gave, if it gives positions
         retired INTEGER NOT NULL,
         people INTEGER,                    -- for how many people there is room, if the rows of a person are limited
-        sealed BLOB NOT NULL,              -- the true sums, encrypted, bound to tag and the four numbers above
+        ingests INTEGER NOT NULL,          -- how often rows were added to open steps
+        open_last INTEGER NOT NULL,        -- the last step that rows were or can be ingested for
+        sealed BLOB NOT NULL,              -- the true sums, encrypted, bound to tag and the six numbers from t on
         holder_pid INTEGER,
         holder_started TEXT
     );
@@ -56,6 +58,16 @@ MIGRATIONS: tuple[str, ...] = (
         sealed BLOB NOT NULL,              -- how often each person was counted, encrypted, padded to the declared room
         PRIMARY KEY (stream, part)
     ) WITHOUT ROWID;
+    CREATE TABLE open_steps (
+        stream INTEGER NOT NULL,
+        part INTEGER NOT NULL,
+        sealed BLOB NOT NULL,              -- what was ingested for steps that are not released yet, encrypted
+        PRIMARY KEY (stream, part)
+    ) WITHOUT ROWID;
+    CREATE TABLE ingested_batches (
+        stream INTEGER PRIMARY KEY,
+        sealed BLOB NOT NULL               -- keyed digests of the last batches, encrypted, a list of fixed size
+    );
     CREATE TABLE noise_states (
         stream INTEGER NOT NULL,
         step INTEGER NOT NULL,

@@ -29,6 +29,7 @@ from dpstream.errors import (
     PositionMissing,
     PositionUnexpected,
     StoreClosed,
+    StreamHasOpenSteps,
 )
 from dpstream.mechanisms.base import Mechanism
 from dpstream.release.counter import Counter
@@ -40,6 +41,7 @@ from dpstream.release.settings import StreamSettings
 from dpstream.store.database import Database
 from dpstream.store.estimates import estimate_from_store, window_from_store
 from dpstream.store.lease import Lease
+from dpstream.store.ledger import close_steps
 from dpstream.store.people import Contributions, CountedPeople, as_contributions, read_people, write_people
 from dpstream.store.sealing import INPUT_BYTES, Seals
 from dpstream.store.store_files import StoreFiles
@@ -281,8 +283,11 @@ class DurableStream(Generic[L]):
         """Return the releases of these inputs: recorded ones for old positions, new ones for the rest."""
         row = self._lease.row
         if first_position is None:
+            if row.ingests and len(rows):
+                raise StreamHasOpenSteps(name=row.name)
             if row.first_position is not None:
                 raise PositionMissing(following=row.first_position + row.t)
+            self._check_direct(len(rows))
             return self._release(live, rows, None, None)
         old = count_replayed(row, first_position, len(rows))
         if old and self._counted is not None:
@@ -290,14 +295,13 @@ class DurableStream(Generic[L]):
         before = replay(self._files.database, self._seals, row, rows[:old], first_position) if old else None
         if before is not None and old == len(rows):
             return before
+        self._check_direct(len(rows) - old)
         start = first_position if row.first_position is None else row.first_position
         values = self._release(live, rows[old:], self._seals.input_digests(row.t + 1, rows[old:]), start)
         return values if before is None else np.concatenate([before, values])
 
     def _release(self, live: L, rows: NDArray[Any], digests: bytes | None, start: int | None) -> NDArray[Any]:
         """Return the releases of new steps, which are on the disk then."""
-        if len(rows):
-            self._check_people()
         with self._forgetting():
             values = live.extend_checked(rows)
         if len(rows):
@@ -313,8 +317,12 @@ class DurableStream(Generic[L]):
             self._people = read_people(self._files.database, self._seals, row)
         return self._people.plus(as_contributions(contributions), times=times, room=row.people)
 
-    def _check_people(self) -> None:
-        """Refuse a step that does not say who is in it, where the rows of a person are limited."""
+    def _check_direct(self, new: int) -> None:
+        """Refuse new steps that do not come from the ledger, or do not say who is in them, where they must."""
+        if not new:
+            return
+        if self._lease.row.ingests:
+            raise StreamHasOpenSteps(name=self.name)
         if self._rows_per_person is not None and self._counted is None:
             raise InvalidArgument(
                 "contributions",
@@ -337,15 +345,18 @@ class DurableStream(Generic[L]):
             sealed = self._seals.seal_batch(row.t + 1, count, values, digests)
             saved = self._state_to_save(t)
             with self._files.database.atomic() as connection:
-                lease.move(connection, t, first_position, moved.sealed)
+                lease.move(connection, moved)
                 connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?)", (row.id, row.t + 1, count, sealed))
-                if self._counted is not None and row.people is not None:
-                    write_people(connection, self._seals, row.id, t, self._counted, row.people)
+                if self._counted is not None:
+                    write_people(connection, self._seals, moved, self._counted)
+                if row.ingests:
+                    close_steps(self._files.database, connection, self._seals, row, moved)
                 if saved is not None:
                     save_noise_state(connection, row.id, t, *saved)
             lease.row = moved
-            self._people = self._counted
-            lease.record = self._files.witness.mark(lease.slot, lease.record, t)
+            if self._counted is not None:
+                self._people = self._counted
+            lease.record = self._files.witness.mark(lease.slot, lease.record, t, row.ingests)
         except BaseException:
             self._live = self._people = None
             raise
@@ -386,7 +397,8 @@ class DurableStream(Generic[L]):
         row = find_stream(files.database, files.seals, lease.row.name)
         if row is None or row.tag != lease.row.tag or row.generation != lease.row.generation or row.retired:
             raise LeaseLost(name=lease.row.name)
-        if row.t < lease.record.last:  # steps that this writer committed are gone: an old file was put in its place
+        # What this writer committed is gone: an old file was put in its place.
+        if row.t < lease.record.last or row.ingests < lease.record.ingests:
             raise LeaseLost(name=lease.row.name)
         last: NDArray[Any] | None = None
         if row.t:
@@ -401,8 +413,8 @@ class DurableStream(Generic[L]):
         self._noise = noise
         lease.row = row
         # An interrupted commit may have succeeded, and not have been noted yet.
-        if lease.record.last != row.t:
-            lease.record = files.witness.mark(lease.slot, lease.record, row.t)
+        if (lease.record.last, lease.record.ingests) != (row.t, row.ingests):
+            lease.record = files.witness.mark(lease.slot, lease.record, row.t, row.ingests)
         return live
 
 

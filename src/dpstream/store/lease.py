@@ -24,13 +24,16 @@ class Lease:
     slot: int
     record: Record
 
-    def move(self, connection: sqlite3.Connection, t: int, first_position: int | None, sealed: bytes) -> None:
-        """Inside a transaction: the stream stands at step t. Refused unless it stood where this lease left it."""
+    def move(self, connection: sqlite3.Connection, moved: StreamRow) -> None:
+        """Inside a transaction: the stream stands as `moved` says. Refused unless it stood where this lease left it."""
         row = self.row
         changed = connection.execute(
-            "UPDATE streams SET t = ?, first_position = ?, sealed = ?"
-            " WHERE id = ? AND tag = ? AND generation = ? AND t = ? AND retired = 0",
-            (t, first_position, sealed, row.id, row.tag, row.generation, row.t),
+            "UPDATE streams SET t = ?, first_position = ?, ingests = ?, open_last = ?, sealed = ?"
+            " WHERE id = ? AND tag = ? AND generation = ? AND t = ? AND ingests = ? AND retired = 0",
+            (
+                *(moved.t, moved.first_position, moved.ingests, moved.open_last, moved.sealed),
+                *(row.id, row.tag, row.generation, row.t, row.ingests),
+            ),
         )
         if changed.rowcount != 1:
             raise LeaseLost(name=row.name)
@@ -63,8 +66,8 @@ def check_age(row: StreamRow, record: Record) -> None:
     """
     if row.retired or record.retired:
         raise StreamRetired(name=row.name)
-    if record.generation == 0 and row.generation <= 1 and row.t == 0:
-        return  # nothing was ever released
+    if record.generation == 0 and row.generation <= 1 and row.t == 0 and row.ingests == 0:
+        return  # nothing was ever released or ingested
     if row.tag != record.tag:
         raise StoreOutdated(
             name=row.name, found="is not the one its witness knows", known="another one of this name was opened before"
@@ -78,6 +81,12 @@ def check_age(row: StreamRow, record: Record) -> None:
     if row.t < record.last:
         raise StoreOutdated(
             name=row.name, found=f"stands at step {row.t}", known=f"step {record.last} was released before"
+        )
+    if row.ingests < record.ingests:
+        raise StoreOutdated(
+            name=row.name,
+            found=f"took rows {row.ingests} times",
+            known=f"rows were ingested {record.ingests} times before",
         )
 
 
@@ -108,7 +117,7 @@ def lease(
                 (row.generation, row.holder_pid, row.holder_started, row.id),
             )
         slot, _ = taken
-        record = Record(seals.name_digest(row.name), row.tag, row.generation, row.t)
+        record = Record(seals.name_digest(row.name), row.tag, row.generation, row.t, ingests=row.ingests)
         witness.write(slot, record)
         return Lease(row, slot, record)
     except BaseException:

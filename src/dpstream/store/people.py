@@ -6,7 +6,8 @@ was created, filled or not; it is there from the start; and every commit writes 
 changes would tell how many people came. docs/store.md has the reasons and the cost.
 
 People are 64-bit fingerprints under a key of the stream's own, sorted; events of each are 16 bits. The table is cut
-into parts of 2^16 people; part i is sealed to (step, room, i).
+into parts of 2^16 people; part i is sealed to (step, ingests, room, i); the step is 0 once rows were ingested, because
+people are then counted when their rows are ingested, and not when steps are released.
 """
 
 from __future__ import annotations
@@ -124,10 +125,10 @@ def _whole(part: Any, allowed: str) -> NDArray[np.uint64]:
 # -- in the database --------------------------------------------------------------------------------------------------
 
 
-def write_people(
-    connection: sqlite3.Connection, seals: Seals, stream: int, t: int, people: CountedPeople, room: int
-) -> None:
-    """Inside a transaction: write the whole table as it is after step t."""
+def write_people(connection: sqlite3.Connection, seals: Seals, row: StreamRow, people: CountedPeople) -> None:
+    """Inside a transaction: write the whole table of a stream that stands as `row` says."""
+    assert row.people is not None  # noqa: S101
+    room = row.people
     parts = range(0, room, PART)
     fingerprints = np.zeros(room, "<u8")
     events = np.zeros(room, "<u2")
@@ -135,7 +136,11 @@ def write_people(
     connection.executemany(
         "INSERT INTO people VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET sealed = ?3",
         (
-            (stream, i, seals.seal_people(fingerprints[low:high].tobytes() + events[low:high].tobytes(), (t, room, i)))
+            (
+                row.id,
+                i,
+                seals.seal_people(fingerprints[low:high].tobytes() + events[low:high].tobytes(), _place(row, i)),
+            )
             for i, low in enumerate(parts)
             for high in [min(low + PART, room)]
         ),
@@ -157,7 +162,7 @@ def read_people(database: Database, seals: Seals, row: StreamRow) -> CountedPeop
     opened = {i: sealed for i, sealed in found if isinstance(sealed, bytes)}
     for i, low in enumerate(parts):
         size = min(PART, row.people - low)
-        table = seals.open_people(opened.get(i, b""), (row.t, row.people, i))
+        table = seals.open_people(opened.get(i, b""), _place(row, i))
         if table is None or len(table) != 10 * size:
             raise database.damaged(f"who was counted in stream {row.name!r} is missing or changed")
         fingerprints[low : low + size] = np.frombuffer(table, "<u8", size)
@@ -166,3 +171,8 @@ def read_people(database: Database, seals: Seals, row: StreamRow) -> CountedPeop
         raise database.damaged(f"who was counted in stream {row.name!r} is missing or changed")
     there = int(np.count_nonzero(fingerprints))  # sorted, with what is free at the end
     return CountedPeople(fingerprints[:there], events[:there])
+
+
+def _place(row: StreamRow, part: int) -> tuple[int, ...]:
+    assert row.people is not None  # noqa: S101
+    return (0 if row.ingests else row.t, row.ingests, row.people, part)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument
 from dpstream.release.settings import StreamSettings
+from dpstream.store.ledger import OpenSteps, read_open_steps
 from dpstream.store.sealing import INPUT_BYTES
 from dpstream.store.settings import check_name, settings_from_row
 from dpstream.store.store_files import StoreFiles
@@ -77,6 +78,30 @@ class TrueData:
             settings = settings_from_row(row, str(self._files.database.path))
             pieces = [piece.inputs for piece in recover_inputs(self._files, row, settings, first, last)]
             return np.concatenate(pieces) if pieces else np.empty((0, *settings.shape), dtype=np.int64)
+
+    def open_steps(self, name: str, first: int, last: int) -> OpenSteps:
+        """Return what was ingested so far for the open steps from `first` to `last` of a counter.
+
+        Their tallies, int64 of shape (last - first + 1, *shape), and how many rows each had.
+
+        Raises
+        ------
+        StreamUnknown
+            If there is no such stream.
+        InvalidArgument
+            If it is a running sum, or if a step is released already.
+        StoreDamaged
+            If what was ingested is missing or changed.
+        """
+        name = check_name(name)
+        with self._files.turn(), self._files.database.snapshot():
+            row = read_stream(self._files.database, self._files.seals, name)
+            if row.settings["lane"] != "exact":
+                raise InvalidArgument("name", name, "that of a counter: a running sum has no open steps")
+            first, last = check_whole("first", first), check_whole("last", last, least=first - 1)
+            if first <= row.t:
+                raise InvalidArgument("first", first, f"at least {row.t + 1}, the first open step of {name!r}")
+            return read_open_steps(self._files.database, self._files.seals.stream(row.tag), row, first, last)
 
 
 def recover_inputs(

@@ -1,7 +1,7 @@
 """Sealing: whatever depends on the data is encrypted in the file and bound to its place.
 
-* Sums, releases and who was counted: AES-256-GCM under keys of the stream's own, with stream, place and format as
-  associated data. What was edited, or moved to another row, step, stream or store, does not open.
+* Sums, releases, open steps and who was counted: AES-256-GCM under keys of the stream's own, with stream, place and
+  format as associated data. What was edited, or moved to another row, step, stream or store, does not open.
 * Releases are public once they are returned, and still encrypted here: a commit that fails may leave its pages in
   SQLite's log, and a release that was never returned, beside the one that took its place, would give the difference of
   their data away.
@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 from dpstream.noise.keystream import derive_key
 from dpstream.store.process import OfThisProcess
 
-__all__ = ["INPUT_BYTES", "Seals", "StoreSeals"]
+__all__ = ["BATCH_BYTES", "INPUT_BYTES", "Seals", "StoreSeals"]
 
 #: Part of everything sealed here.
 FORMAT = 1
 SEAL_BYTES = 16
 INPUT_BYTES = 8
+BATCH_BYTES = 16
 _NONCE_BYTES = 12
 
 
@@ -99,7 +100,7 @@ class StoreSeals(OfThisProcess):
 class Seals(OfThisProcess):
     """The keys that seal the rows of one stream."""
 
-    USES = ("store sums", "store releases", "store counted people", "store inputs")
+    USES = ("store sums", "store releases", "store counted people", "store open steps", "store inputs", "store batches")
 
     def __init__(self, tag: bytes, keys: dict[str, bytes]) -> None:
         super().__init__()
@@ -107,7 +108,9 @@ class Seals(OfThisProcess):
         self._sums = AESGCM(keys["store sums"])
         self._releases = AESGCM(keys["store releases"])
         self._people = AESGCM(keys["store counted people"])
+        self._steps = AESGCM(keys["store open steps"])
         self._inputs = keys["store inputs"]
+        self._batches = keys["store batches"]
 
     def __repr__(self) -> str:
         return "Seals(key=<hidden>)"
@@ -138,6 +141,19 @@ class Seals(OfThisProcess):
     def open_people(self, sealed: bytes, place: Sequence[int]) -> bytes | None:
         """Undo `seal_people`; None if these bytes were not sealed for this place under this key."""
         return self._open(self._people, b"people", sealed, place)
+
+    def seal_steps(self, content: bytes, place: Sequence[int]) -> bytes:
+        """Encrypt open steps, or the list of ingested batches, to be opened at this place only."""
+        return self._seal(self._steps, b"open steps", content, place)
+
+    def open_steps(self, sealed: bytes, place: Sequence[int]) -> bytes | None:
+        """Undo `seal_steps`; None if these bytes were not sealed for this place under this key."""
+        return self._open(self._steps, b"open steps", sealed, place)
+
+    def batch_digest(self, batch: bytes) -> bytes:
+        """Return the digest by which an ingested batch is recognised."""
+        self.check_process()
+        return hashlib.blake2b(batch, key=self._batches, digest_size=BATCH_BYTES).digest()
 
     def input_digests(self, first: int, rows: NDArray[Any]) -> bytes:
         """Return one digest a step, of the step and its input."""

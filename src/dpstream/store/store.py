@@ -37,6 +37,7 @@ from dpstream.store.durable_streams import DurableCounter, DurableSum
 from dpstream.store.estimates import estimate_from_store, window_from_store
 from dpstream.store.files import check_path
 from dpstream.store.lease import Lease, lease, lock
+from dpstream.store.ledger import check_ledger, check_open_steps
 from dpstream.store.master_key import KeySource
 from dpstream.store.people import CountedPeople, read_people, write_people
 from dpstream.store.process import this_process
@@ -183,10 +184,11 @@ class Store:
         source: str = "",
         rows_per_person: int | None = None,
         people: int = 1_000_000,
+        open_steps: int | None = None,
     ) -> DurableCounter:
         """Create or reopen a counter; the settings are those of `dpstream.Counter`.
 
-        Three settings are the store's own.
+        Four settings are the store's own.
 
         Parameters
         ----------
@@ -199,6 +201,10 @@ class Store:
         people
             How many people there is room for with `rows_per_person`: 10 bytes each in the file, filled or not, written
             at every commit. A larger number than before makes more room; a smaller one changes nothing.
+        open_steps
+            How many steps after the present one rows can be ingested for (`DurableCounter.ingest`). None: what the
+            stream was created with; for a new one 400, or fewer if a step has many entries (2^17 entries in all, but
+            at least 8 steps).
 
         Raises
         ------
@@ -226,7 +232,9 @@ class Store:
             neighbours=neighbours,
             windows=windows,
         )
-        return self.open_counter(name, settings, source=source, rows_per_person=rows_per_person, people=people)
+        return self.open_counter(
+            name, settings, source=source, rows_per_person=rows_per_person, people=people, open_steps=open_steps
+        )
 
     def open_counter(
         self,
@@ -236,11 +244,20 @@ class Store:
         source: str = "",
         rows_per_person: int | None = None,
         people: int = 1_000_000,
+        open_steps: int | None = None,
     ) -> DurableCounter:
         """Create or reopen the counter of these settings, which `StreamSettings.for_counter` checked; see `counter`."""
         if not isinstance(settings, StreamSettings) or settings.lane != "exact":
             raise InvalidArgument("settings", settings, "what StreamSettings.for_counter returned")
-        own = {"source": check_source(source), "rows_per_person": check_rows_per_person(rows_per_person, settings)}
+        own = {
+            "source": check_source(source),
+            "rows_per_person": check_rows_per_person(rows_per_person, settings),
+            "open_steps": check_open_steps(open_steps, settings),
+        }
+        if open_steps is None:  # as it was created
+            with self._files.turn():
+                row = find_stream(self._files.database, self._files.seals, check_name(name))
+            own["open_steps"] = own["open_steps"] if row is None else row.settings["open_steps"]
         room = None if rows_per_person is None else check_whole("people", people)
         return self._opened(name, settings, own, lambda lease: DurableCounter(self._files, lease, settings), room)
 
@@ -273,7 +290,7 @@ class Store:
             neighbours=neighbours,
             windows=windows,
         )
-        own = {"source": "", "rows_per_person": None}
+        own = {"source": "", "rows_per_person": None, "open_steps": None}
         return self._opened(name, settings, own, lambda lease: DurableSum(self._files, lease, settings, threads))
 
     def _opened(
@@ -298,7 +315,7 @@ class Store:
             configuration = json.dumps(settings, sort_keys=True)
             row = create_stream(connection, files.seals, name, configuration, nothing, people)
             if people is not None:
-                write_people(connection, files.seals.stream(row.tag), row.id, 0, CountedPeople.nobody(), people)
+                write_people(connection, files.seals.stream(row.tag), row, CountedPeople.nobody())
             return row
 
         with files.turn():
@@ -321,7 +338,7 @@ class Store:
         grown = replace(row, people=people)
         grown = replace(grown, sealed=seals.seal_sums(row.sums(seals, database), grown.place))
         connection.execute("UPDATE streams SET people = ?, sealed = ? WHERE id = ?", (people, grown.sealed, row.id))
-        write_people(connection, seals, row.id, row.t, counted, people)
+        write_people(connection, seals, grown, counted)
         return grown
 
     def retire(self, name: str) -> None:
@@ -340,7 +357,12 @@ class Store:
                     connection.execute("UPDATE streams SET retired = 1, sealed = ? WHERE id = ?", (sealed, row.id))
                 generation = max(record.generation, row.generation)
                 files.witness.write(
-                    slot, Record(record.name_digest, row.tag, generation, max(record.last, row.t), retired=True)
+                    slot,
+                    Record(
+                        *(record.name_digest, row.tag, generation, max(record.last, row.t)),
+                        retired=True,
+                        ingests=max(record.ingests, row.ingests),
+                    ),
                 )
             finally:
                 if slot is not None:
@@ -463,6 +485,7 @@ class Store:
                         pass
                     if row.people is not None:
                         read_people(files.database, seals, row)
+                    check_ledger(files.database, seals, row)
 
     def verify(self, name: str, report: Report | None = None) -> Verified:
         """Make every release of a stream once more from the key: finds also what was changed together with its seal.

@@ -70,11 +70,11 @@ def read_limit(database: Database, seals: StoreSeals) -> Budget | None:
 # -- streams ----------------------------------------------------------------------------------------------------------
 
 _COLUMNS = (
-    "id, name, tag, configuration, seal, generation, t, first_position, retired, people, sealed, holder_pid,"
-    " holder_started"
+    "id, name, tag, configuration, seal, generation, t, first_position, retired, people, ingests, open_last,"
+    " sealed, holder_pid, holder_started"
 )
 _TYPES: tuple[type | tuple[type, ...], ...] = (
-    int, str, bytes, str, bytes, int, int, (int, type(None)), int, (int, type(None)), bytes,
+    int, str, bytes, str, bytes, int, int, (int, type(None)), int, (int, type(None)), int, int, bytes,
     (int, type(None)), (str, type(None)),
 )  # fmt: skip
 
@@ -93,6 +93,8 @@ class StreamRow:
     first_position: int | None
     retired: int
     people: int | None
+    ingests: int
+    open_last: int
     sealed: bytes
     holder_pid: int | None
     holder_started: str | None
@@ -100,7 +102,7 @@ class StreamRow:
     @property
     def place(self) -> tuple[int | None, ...]:
         """What the sealed sums are bound to."""
-        return (self.t, self.first_position, self.retired, self.people)
+        return (self.t, self.first_position, self.retired, self.people, self.ingests, self.open_last)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -145,7 +147,7 @@ def _checked(row: tuple[Any, ...], database: Database, seals: StoreSeals) -> Str
         expected = b""
     if made.seal != expected:
         raise database.damaged("the settings of a stream are not as they were sealed")
-    # Opening the sums checks t, first_position and retired.
+    # Opening the sums checks t and the numbers after it.
     made.sums(seals.stream(made.tag), database)
     return made
 
@@ -161,14 +163,15 @@ def create_stream(
     """Inside a transaction: make a stream with a tag of its own, before its first step, whose sums are `nothing`."""
     tag = os.urandom(16)
     seal = seals.stream_seal(name, tag, configuration)
-    sealed = seals.stream(tag).seal_sums(nothing, (0, None, 0, people))
+    sealed = seals.stream(tag).seal_sums(nothing, (0, None, 0, people, 0, 0))
     added = connection.execute(
-        "INSERT INTO streams (name, tag, configuration, seal, generation, t, retired, people, sealed)"
-        " VALUES (?, ?, ?, ?, 0, 0, 0, ?, ?)",
+        "INSERT INTO streams"
+        " (name, tag, configuration, seal, generation, t, retired, people, ingests, open_last, sealed)"
+        " VALUES (?, ?, ?, ?, 0, 0, 0, ?, 0, 0, ?)",
         (name, tag, configuration, seal, people, sealed),
     )
     assert added.lastrowid is not None  # noqa: S101
-    return StreamRow(added.lastrowid, name, tag, configuration, seal, 0, 0, None, 0, people, sealed, None, None)
+    return StreamRow(added.lastrowid, name, tag, configuration, seal, 0, 0, None, 0, people, 0, 0, sealed, None, None)
 
 
 @dataclass(frozen=True)

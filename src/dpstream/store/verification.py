@@ -25,6 +25,7 @@ from dpstream.errors import InputOutOfBound, StoreDamaged, StreamUnknown
 from dpstream.release.real_inputs import NORM_ERROR
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import StreamSettings
+from dpstream.store.ledger import check_ledger
 from dpstream.store.people import read_people
 from dpstream.store.recovered_inputs import RecoveredSteps, recover_inputs
 from dpstream.store.sealing import INPUT_BYTES, Seals
@@ -44,6 +45,7 @@ NOT_ACCEPTED = "a release implies an input that the stream does not accept"
 NOT_RECORDED = "a release implies another input than the one recorded under its position"
 NO_DIGEST = "an input was not recorded, although it had a position"
 NO_POSITION = "an input was recorded, although it had no position"
+NOT_OPEN = "an open step adds up to more than the stream accepts"
 OTHER_SUM = "a release implies another sum than the sealed one"
 
 #: Told what part of the work is done, from 0 to 1.
@@ -91,7 +93,7 @@ def verify(files: StoreFiles, name: str, report: Report | None = None) -> Verifi
     try:
         with files.database.snapshot():  # who was counted is sealed to the step that the row stands at
             row = find_stream(files.database, files.seals, name)
-            wrong_people = [] if row is None else _people(files, row)
+            wrong_tables = [] if row is None else _tables(files, row)
     except StoreDamaged as damage:
         return Verified(name, 0, False, None, (damage.what,))
     if row is None:
@@ -106,20 +108,29 @@ def verify(files: StoreFiles, name: str, report: Report | None = None) -> Verifi
     except StoreDamaged as damage:
         findings.append(damage.what)
     findings += [f"{what}: {steps}" for what, steps in wrong.items()]
-    findings += wrong_people
+    findings += wrong_tables
     every_input = row.first_position is not None and settings.lane == "exact"
     return Verified(name, row.t, every_input, _lag(row, record), tuple(findings))
 
 
-def _people(files: StoreFiles, row: StreamRow) -> list[str]:
-    """What is wrong with the record of who was counted, where there is one."""
-    if row.people is None:
-        return []
+def _tables(files: StoreFiles, row: StreamRow) -> list[str]:
+    """What is wrong with the record of who was counted, and with the open steps, where there are any."""
+    seals = files.seals.stream(row.tag)
+    findings = []
     try:
-        read_people(files.database, files.seals.stream(row.tag), row)
+        if row.people is not None:
+            read_people(files.database, seals, row)
     except StoreDamaged as damage:
-        return [damage.what]
-    return []
+        findings.append(damage.what)
+    try:
+        tallies = check_ledger(files.database, seals, row).tallies
+        if len(tallies):
+            settings_from_row(row, str(files.database.path)).check_rows(tallies)
+    except StoreDamaged as damage:
+        findings.append(damage.what)
+    except InputOutOfBound:
+        findings.append(NOT_OPEN)
+    return findings
 
 
 def _check_releases(
@@ -228,4 +239,6 @@ def _lag(row: StreamRow, found: tuple[int, Record] | None) -> str | None:
         return f"the file stands at step {row.t:,}, but step {record.last:,} was released before"
     if row.generation < record.generation:
         return f"the file was opened {row.generation:,} times, but its witness counted {record.generation:,}"
+    if row.ingests < record.ingests:
+        return f"rows were ingested {record.ingests:,} times, but the file knows of {row.ingests:,}"
     return None

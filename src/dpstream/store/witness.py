@@ -5,10 +5,12 @@ and its last step are also written here, after they are on the database's disk: 
 witness is old, and is refused. Layout, little-endian, every part ending in a keyed digest of its own:
 
     header  64 bytes   b"dpwitnes", version (u32), 4 zeros, inode of this very file (u64), store id (16), digest (8)
-    stream  64 bytes   name digest (16), stream tag (16), generation (u64), last step (u64), flags (u64), digest (8)
+    stream  64 bytes   name digest (16), stream tag (16), generation (u64), last step (u64), ingests (u64), digest (8)
 
-Generations are synchronised to the disk. Last steps are written after each commit and synchronised every 64: they are
-right after any crash of the process, and after a crash of the machine they may lag behind, which is safe to accept.
+The lowest bit of the third number says that the stream is retired; the others count how often rows were ingested.
+Generations are synchronised to the disk. Last steps and ingests are written after each commit and synchronised every
+64: they are right after any crash of the process, and after a crash of the machine they may lag behind, which is safe
+to accept.
 
 A writer holds an operating system's lock on its stream's 64 bytes. It ends with the process, however that ends, and it
 is seen across containers, where process numbers mean nothing.
@@ -34,7 +36,6 @@ MAGIC = b"dpwitnes"
 SLOT = 64
 #: Last steps are synchronised once in so many commits.
 MARKS_A_SYNC = 64
-RETIRED = 1
 
 _HEADER = struct.Struct("<8sI4xQ16s16x")
 _RECORD = struct.Struct("<16s16sQQQ")
@@ -57,10 +58,11 @@ class Record:
     generation: int
     last: int
     retired: bool = False
+    ingests: int = 0
 
     def pack(self) -> bytes:
         """The record's 56 bytes before the digest."""
-        return _RECORD.pack(self.name_digest, self.tag, self.generation, self.last, RETIRED * self.retired)
+        return _RECORD.pack(self.name_digest, self.tag, self.generation, self.last, self.ingests << 1 | self.retired)
 
 
 class Witness(OfThisProcess):
@@ -134,8 +136,8 @@ class Witness(OfThisProcess):
         body = content[: _RECORD.size]
         if len(content) != SLOT or content[_RECORD.size :] != self._digest(slot, body):
             raise StoreDamaged(path=str(self.path), what=f"record {slot} of the witness is not as it was written")
-        name_digest, tag, generation, last, flags = _RECORD.unpack(body)
-        return Record(name_digest, tag, generation, last, bool(flags & RETIRED))
+        name_digest, tag, generation, last, ingests = _RECORD.unpack(body)
+        return Record(name_digest, tag, generation, last, bool(ingests & 1), ingests >> 1)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -150,9 +152,12 @@ class Witness(OfThisProcess):
         self._put(slot, record)
         self.synchronise()
 
-    def mark(self, slot: int, record: Record, last: int) -> Record:
-        """Note the last step of a stream: in the operating system's hands at once, on the disk before long."""
-        marked = Record(record.name_digest, record.tag, record.generation, last)
+    def mark(self, slot: int, record: Record, last: int, ingests: int) -> Record:
+        """Note the last step of a stream, and how often rows were ingested.
+
+        They are in the operating system's hands at once, and on the disk before long.
+        """
+        marked = Record(record.name_digest, record.tag, record.generation, last, ingests=ingests)
         self._put(slot, marked)
         self._marks += 1
         if self._marks % MARKS_A_SYNC == 0:
