@@ -163,8 +163,8 @@ class SpendsNoiseOnRefusal(Counter):
         try:
             return super().add(x)
         except DpstreamError:
-            if self.remaining and not self.shape and self._t < self._end:
-                self._t += 1
+            if self.remaining and not self.shape and self._next < self._ready:
+                self._next += 1
             raise
 
 

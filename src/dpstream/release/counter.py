@@ -33,7 +33,7 @@ __all__ = ["Counter"]
 Released = TypeVar("Released", bound=int | NDArray[np.int64])
 
 #: A counter of single numbers keeps at most this many noise values ready: one compiled call for all of them.
-MAX_LOOKAHEAD = 1024
+MAX_LOOKAHEAD = 2048
 #: `extend` works on this many values at a time, which stay in cache.
 CACHE_VALUES = 1 << 15
 #: Added to noise that is kept, and taken away from sums. CPython has ready-made ints from -5 to 256, so reading bare
@@ -109,7 +109,7 @@ class Counter(ReleaseStream, Generic[Released]):
     Estimate(value=261, stddev=3.09..., low=255, high=267)
     """
 
-    __slots__ = ("_ahead", "_base", "_cells", "_end", "_least", "_most", "_past", "_shifted", "_t")
+    __slots__ = ("_ahead", "_base", "_cells", "_least", "_most", "_next", "_past", "_ready", "_shifted")
 
     _cells: HistogramSums | None
     _past: PastNumbers | PastArrays | None
@@ -190,11 +190,10 @@ class Counter(ReleaseStream, Generic[Released]):
         self._least, self._most = settings.input_range
         total = int(state.sums[0])
         self._shifted = total - NOISE_OFFSET
-        # _ahead[t - _base] belongs to step t + 1; steps up to _end are there. Before the step is made it is noise plus
-        # NOISE_OFFSET, then the release.
+        # _ahead[i] belongs to step _base + i + 1: the release for i < _next, noise plus NOISE_OFFSET from there on; the
+        # list has _ready items. An index that counts from the list's own start spares `add` a subtraction.
         self._ahead = [0 if state.last is None else int(state.last)]
-        self._t = self._end = state.t
-        self._base = state.t - 1
+        self._base, self._next, self._ready = state.t - 1, 1, 1
         if state.t and state.last is None:
             self._ahead[0] = total + int(self._noise_from(state.t - 1).step())
         self._past = PastNumbers(max(KEPT_NUMBERS, *(w + 1 for w in settings.windows), 0))
@@ -204,7 +203,7 @@ class Counter(ReleaseStream, Generic[Released]):
     @property
     def t(self) -> int:
         """How many releases have been made."""
-        return self._t if self._cells is None else self._cells.t
+        return self._base + self._next if self._cells is None else self._cells.t
 
     @in_turn
     def estimate(self, confidence: float = 0.95, *, since: int = 0) -> Estimate[Released]:
@@ -274,15 +273,14 @@ class Counter(ReleaseStream, Generic[Released]):
                 except IndexError:
                     turn.wait()
             try:
-                t = self._t
                 if turn.forks != forks.count:
                     raise ForkedStream
-                if t == self._end:
+                if self._next == self._ready:
                     self._look_ahead()
-                ahead, i = self._ahead, t - self._base
+                ahead, i = self._ahead, self._next
                 # No call stands between these assignments, so an interrupt cannot come between them either.
                 self._shifted = shifted = self._shifted + x
-                self._t = t + 1
+                self._next = i + 1
                 ahead[i] = release = shifted + ahead[i]
                 return release
             finally:
@@ -330,7 +328,7 @@ class Counter(ReleaseStream, Generic[Released]):
         """Return the last release, made once more if an interrupt took it away."""
         cells = self._cells
         if cells is None:
-            return self._ahead[self._t - 1 - self._base]
+            return self._ahead[self._next - 1]
         if cells.last is None:
             cells.last = np.add(self._noise_from(cells.t - 1).step(), cells.sums, dtype=np.int64)
         return cells.last.copy()
@@ -338,18 +336,17 @@ class Counter(ReleaseStream, Generic[Released]):
     def _look_ahead(self) -> None:
         """Make the noise of the next steps, more each time, so that a short count stays small."""
         self._check_room(1)
-        t, used = self._t, self._ahead
+        t, used = self.t, self._ahead
         count = min(max(8, 2 * len(used)), MAX_LOOKAHEAD, self._settings.last - t)
         ahead = [used[-1], *(self._noise_from(t).block(count) + NOISE_OFFSET).tolist()]
         self._keep_used()
-        self._ahead, self._base, self._end = ahead, t - 1, t + count
+        self._ahead, self._base, self._next, self._ready = ahead, t - 1, 1, count + 1
 
     def _keep_used(self) -> None:
         """Keep the releases that stand in `_ahead`; what is kept already is skipped."""
-        if self._t:
-            cast(PastNumbers, self._past).put(
-                max(self._base, 0) + 1, self._ahead[-min(self._base, 0) : self._t - self._base]
-            )
+        if self.t:
+            # Before the first step the list begins with an item that is no release, and _base is -1.
+            cast(PastNumbers, self._past).put(max(self._base, 0) + 1, self._ahead[-min(self._base, 0) : self._next])
 
     @in_turn
     def _add_row(self, row: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -372,12 +369,12 @@ class Counter(ReleaseStream, Generic[Released]):
     @in_turn
     def _extend_numbers(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         self._check_room(len(rows))
-        n, t = len(rows), self._t
+        n, t, i = len(rows), self.t, self._next
         out = np.empty(n, dtype=np.int64)
-        ready = min(n, self._end - t)
-        out[:ready] = self._ahead[t - self._base : t - self._base + ready]
+        ready = min(n, self._ready - i)
+        out[:ready] = self._ahead[i : i + ready]
         out[:ready] -= NOISE_OFFSET
-        stream = self._noise_from(self._end) if n > ready else self._stream
+        stream = self._noise_from(t + ready) if n > ready else self._stream
         total = self._shifted + NOISE_OFFSET
         for low, high in _pieces(ready, n):
             if high > ready:
@@ -386,15 +383,15 @@ class Counter(ReleaseStream, Generic[Released]):
             sums += total
             out[low:high] += sums
             total = int(sums[-1])
-        shifted, end, base = total - NOISE_OFFSET, t + n, t + n - 1
+        shifted = total - NOISE_OFFSET
         if n == ready:
             ahead = self._ahead.copy()
-            ahead[t - self._base : t - self._base + n] = out.tolist()
-            self._shifted, self._t, self._ahead = shifted, end, ahead
+            ahead[i : i + n] = out.tolist()
+            self._shifted, self._next, self._ahead = shifted, i + n, ahead
         else:
             self._keep_used()
-            ahead = [int(out[-1])]
-            self._shifted, self._t, self._ahead, self._base, self._end = shifted, end, ahead, base, end
+            ahead, base = [int(out[-1])], t + n - 1
+            self._shifted, self._ahead, self._base, self._next, self._ready = shifted, ahead, base, 1, 1
             cast(PastNumbers, self._past).put(t + 1, out)
         return out
 
