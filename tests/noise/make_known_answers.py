@@ -13,6 +13,7 @@ import numpy as np
 from dpstream import NoiseStream, mechanisms
 from dpstream.noise.draws import Draws
 from dpstream.noise.keystream import FORMAT_VERSION, Keystream
+from dpstream.noise.named import NamedNoise
 from dpstream.testing import fixed_key
 
 TARGET = Path(__file__).parent / "data" / "known_answers.json"
@@ -47,6 +48,13 @@ STREAMS = [
     ("BandedInverse(1000, (1.0, -0.5, -0.125))", 3.0, [], "int64", 998),
     ("Independent(1000, noise='laplace')", 3.0, [], "int64", 998),
 ]
+NAMED = [
+    # constructor, scale, steps that are looked at
+    ("BalancedToeplitz(1000)", 3.0, [1, 2, 999, 1000]),
+    ("SmoothBinary(1000)", 3.0, [1, 2, 999, 1000]),
+    ("FittedToeplitz(1000, (0.95, 0.6), (0.8, 0.25), normalized=False)", 1e6, [1, 2, 999, 1000]),
+]
+NAMES = ["rose", "tulip", "Grüße", "a name of forty characters, and then some", " "]
 
 
 def draw_entry(law: str, dtype: str, coordinates: int, first: int, slot: int, desc: str) -> dict[str, object]:
@@ -82,6 +90,21 @@ def stream_entry(call: str, scale: float, shape: list[int], dtype: str, late: in
     }
 
 
+def named_entry(call: str, scale: float, steps: list[int]) -> dict[str, object]:
+    """The noise of some names at some steps, and the tags of the names."""
+    noise = NamedNoise(eval(call, vars(mechanisms)), scale, key=fixed_key("known answers"))  # noqa: S307
+    tags = noise.tags(NAMES)
+    return {
+        "desc": f"{call}, names",
+        "mechanism": call,
+        "scale": scale,
+        "steps": steps,
+        "names": NAMES,
+        "tags": [tag.astype("<u4").tobytes().hex() for tag in tags],
+        "values": [noise.values(tags, t).tolist() for t in steps],
+    }
+
+
 def known_answers() -> dict[str, object]:
     """Everything that is pinned."""
     return {
@@ -89,6 +112,7 @@ def known_answers() -> dict[str, object]:
         "key": "dpstream.testing.fixed_key('known answers')",
         "draws": [draw_entry(*entry) for entry in DRAWS],
         "streams": [stream_entry(*entry) for entry in STREAMS],
+        "named": [named_entry(*entry) for entry in NAMED],
     }
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from .make_known_answers import DRAWS, STREAMS, TARGET, draw_entry, stream_entry
+from .make_known_answers import DRAWS, NAMED, STREAMS, TARGET, draw_entry, named_entry, stream_entry
 
 KNOWN = json.loads(TARGET.read_text())
 
@@ -21,6 +21,12 @@ def test_streams(known):
     assert stream_entry(*(known[name] for name in names)) == known
 
 
+@pytest.mark.parametrize("known", KNOWN["named"], ids=lambda entry: entry["desc"])
+def test_named_noise(known):
+    assert named_entry(*(known[name] for name in ("mechanism", "scale", "steps"))) == known
+
+
 def test_the_file_holds_every_case_of_the_script():
     assert len(KNOWN["draws"]) == len(DRAWS)
     assert len(KNOWN["streams"]) == len(STREAMS)
+    assert len(KNOWN["named"]) == len(NAMED)

@@ -16,7 +16,7 @@ import flint
 from dpstream.mechanisms.base import NoiseLaw
 from dpstream.noise.keystream import Keystream
 
-__all__ = ["Address", "ideal_double", "ideal_draw", "nearest_integer"]
+__all__ = ["Address", "ideal_double", "ideal_draw", "ideal_normal", "nearest_integer"]
 
 Ball = Any  # flint.arb, which has no type information
 
@@ -54,11 +54,21 @@ def ideal_draw(keystream: Keystream, law: NoiseLaw, address: Address, bits: int)
         pairs = words // 2  # words p and pairs + p make lanes p and pairs + p
         pair = lane % pairs
         further = _extensions(keystream, slot, tile * pairs + pair, extensions)
-        first = _fraction(_word(keystream, address, pair), width, [e[0] for e in further])
-        second = _fraction(_word(keystream, address, pairs + pair), width, [e[1] for e in further])
-        radius = (-2 * first.log()).sqrt()
-        angle = 2 * second
-        return radius * (angle.cos_pi() if lane < pairs else angle.sin_pi())
+        words_of_pair = _word(keystream, address, pair), _word(keystream, address, pairs + pair)
+        return ideal_normal(*words_of_pair, further, bits, sine=lane >= pairs, width=width)
+
+
+def ideal_normal(
+    first: int, second: int, further: list[tuple[int, int]], bits: int, *, sine: bool, width: int = WORD_BITS
+) -> Ball:
+    """A ball around √(-2 ln u₁) · cos 2πu₂, or sin, whose fractions begin with these two words and go on as `further`.
+
+    `width` is the number of bits of the two words; the working precision is `bits` and 32 more.
+    """
+    with _PRECISION, flint.ctx.workprec(bits + 32):
+        radius = (-2 * _fraction(first, width, [pair[0] for pair in further]).log()).sqrt()
+        angle = 2 * _fraction(second, width, [pair[1] for pair in further])
+        return radius * (angle.sin_pi() if sine else angle.cos_pi())
 
 
 def _word(keystream: Keystream, address: Address, index: int) -> int:

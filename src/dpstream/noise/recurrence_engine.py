@@ -47,6 +47,11 @@ class RecurrenceEngine(Engine, streams=RecurrenceMechanism):
         self._scales_ahead: tuple[int, list[float], list[float]] = (0, [], [])
         self.reset()
 
+    @property
+    def slow_buffers(self) -> int:
+        """How many buffers, the slowest, are kept in more precision than the others."""
+        return self._slow
+
     @classmethod
     def can_stream(cls, mechanism: Mechanism, *, exact: bool) -> bool:
         """Whether no parts of a release cancel, which the exact lane's error bound rests on."""
