@@ -50,6 +50,10 @@ torture: .venv/ready
 	$(BIN)/python tests/store/torture.py --kills 300
 	$(BIN)/python tests/store/torture.py --kills 60 --sabotage durability
 	$(BIN)/python tests/store/torture.py --kills 60 --sabotage noise
+	$(BIN)/python -m tests.store.torture_ledger --kills 300
+	$(BIN)/python -m tests.store.torture_ledger --kills 30 --sabotage batch
+	$(BIN)/python -m tests.store.torture_ledger --kills 30 --sabotage again
+	$(BIN)/python -m tests.store.torture_ledger --kills 30 --sabotage people
 
 # Plants bugs in a scratch copy, one at a time; every one must be caught by a test, and most by the audit.
 planted: .venv/ready

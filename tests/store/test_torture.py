@@ -1,7 +1,10 @@
-"""The torture driver finds nothing in the store, and plenty in a broken one."""
+"""The torture drivers find nothing in the store, and plenty in a broken one. DPSTREAM_HEAVY=1 kills 300 times."""
+
+import os
 
 import pytest
 
+from . import torture_ledger
 from .torture import torture
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
@@ -20,3 +23,20 @@ def test_the_driver_can_fail(path, sabotage):
     # Sabotaged lives end after a number of statements that the seed decides, not after a time.
     assert report.kills == 12
     assert report.conflicts > 1000, report
+
+
+def test_kills_between_ingesting_and_releasing(path):
+    kills = 300 if os.environ.get("DPSTREAM_HEAVY") == "1" else 20
+    report = torture_ledger.torture(path.parent, kills=kills, seed=11)
+    assert report.clean, report
+    assert report.kills == kills
+    assert report.steps["files"] > 2 * kills
+    assert report.retries > kills / 2
+
+
+@pytest.mark.parametrize(("sabotage", "kills"), [("batch", 12), ("again", 4), ("people", 8)])
+def test_the_driver_of_open_steps_can_fail(path, sabotage, kills):
+    report = torture_ledger.torture(path.parent, kills=kills, seed=3, sabotage=sabotage)
+    assert report.kills == kills
+    assert report.doubled > 0, report
+    assert report.conflicts > 10 or sabotage == "people", report
