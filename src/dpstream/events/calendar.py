@@ -109,6 +109,36 @@ class Calendar:
             # Months differ in length, and so do days: a little further than needed, then again if that was too short.
             self.reach(self._starts[-1] + dt.timedelta(microseconds=length * missing + length // 2))
 
+    def stretches(self, length: str, first: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return, for each of these steps, how many steps lie before the stretch of time that ends with it.
+
+        And whether the stretch lies within the calendar: it does not if it begins before the first step. `length` is in
+        Polars' words (1d, 1mo), counted back from the step's end by the clock on the wall.
+        """
+        self.lay_out(first + count + 1)
+        ends = self._starts.slice(first + 1, count)
+        begins = _microseconds(_in_zone(_on_the_wall(ends).dt.offset_by(f"-{length}"), ends))
+        return np.searchsorted(self._edges, begins, side="left").astype(np.int64), begins >= self._edges[0]
+
+    def periods(self, every: str, count: int, *, anchor: int | None = None) -> NDArray[np.int64]:
+        """Return how many steps lie before each period of this length, those that the first `count` steps fall into.
+
+        And before the one that comes next: `count` + 1 if that is not at the end of these steps. Periods begin as the
+        calendar has them (weeks on Mondays, months on their first days) or, with `anchor`, with that step.
+        """
+        self.lay_out(count + 1)
+        first, last = _on_the_wall(self._starts.slice(anchor or 0, 1)), _on_the_wall(self._starts.slice(count, 1))
+        if anchor is None:
+            first = first.dt.truncate(every)
+        begins = _range(first, last.dt.offset_by(every), every)
+        before = np.searchsorted(self._edges, _microseconds(_in_zone(begins, self._starts)), side="left")
+        return np.minimum(before, count + 1).astype(np.int64)
+
+    def begins_period(self, every: str) -> bool:
+        """Whether the first step begins together with a period of the calendar: a week, a month."""
+        wall = _on_the_wall(self._starts[:1])
+        return bool((wall.dt.truncate(every) == wall).all())
+
     def back_to(self, moment: Any) -> int:
         """Begin earlier, at the step that this moment falls into; by how many steps."""
         earlier = Calendar(self.every, _one(moment, self._starts.dtype))

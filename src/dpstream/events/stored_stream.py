@@ -1,0 +1,110 @@
+"""StoredStream: a counter of a store with what it counts: dates, categories, and its releases as tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstream.errors import InvalidArgument, StreamUnknown
+from dpstream.events.calendar import Calendar, parse_moment
+from dpstream.events.measure import OTHER
+from dpstream.events.release_table import ReleaseTable
+from dpstream.events.windows import Window
+from dpstream.release.settings import StreamSettings
+from dpstream.store import Store, StreamInfo
+
+__all__ = ["StoredStream"]
+
+
+class StoredStream:
+    """A counter that a store keeps, to look at: nothing here writes, and other processes may be writing.
+
+    Parameters
+    ----------
+    store, name
+        The store, and the stream's name in it.
+
+    Raises
+    ------
+    StreamUnknown
+        If there is no such stream.
+    InvalidArgument
+        If it is no counter of single numbers or of categories.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.name = name
+        self._store = store
+        found = next((info for info in store.streams() if info.name == name), None)
+        if found is None:
+            raise StreamUnknown(name=name)
+        self.info: StreamInfo = found
+        if found.dtype != "int64" or len(found.shape) > 1:
+            raise InvalidArgument("name", name, "a counter, of single numbers or of categories")
+
+    @cached_property
+    def settings(self) -> StreamSettings:
+        """The settings of the stream, with the mechanism that it was created with."""
+        return self._store.settings(self.name)
+
+    @cached_property
+    def source(self) -> dict[str, Any]:
+        """What `dpstream count` wrote about what is counted; {} for a stream that it did not make."""
+        try:
+            found = json.loads(self.info.source)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    @cached_property
+    def calendar(self) -> Calendar | None:
+        """When steps begin; None if they have no dates."""
+        every, start = self.source.get("every"), self.source.get("start")
+        if not self.source.get("time") or every is None or start is None:
+            return None
+        return Calendar(every, parse_moment("start", start, self.source.get("time_zone")))
+
+    @property
+    def every(self) -> str | None:
+        """How long a step is; None if steps have no dates."""
+        return None if self.calendar is None else self.calendar.every
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The categories, in order; their numbers if nothing was said of them; () for single numbers."""
+        if not self.info.shape:
+            return ()
+        named = [str(name) for name in self.source.get("categories") or ()]
+        if named and self.source.get("undeclared") == "other":
+            named.append(OTHER)
+        (count,) = self.info.shape
+        return tuple(named) if len(named) == count else tuple(map(str, range(count)))
+
+    def releases(self) -> NDArray[np.int64]:
+        """Return all releases, one row for each step."""
+        rows = self._store.releases(self.name)
+        return np.array([row.value for row in rows], dtype=np.int64).reshape(len(rows), *self.info.shape)
+
+    def table(
+        self,
+        *,
+        confidence: float = 0.95,
+        windows: Iterable[Window] = (),
+        non_negative: bool = False,
+        monotone: bool = False,
+    ) -> ReleaseTable:
+        """Return what makes tables of its releases; they are given in order, from the first."""
+        return ReleaseTable(
+            self.settings,
+            self.calendar,
+            self.names,
+            confidence=confidence,
+            windows=windows,
+            non_negative=non_negative,
+            monotone=monotone,
+        )

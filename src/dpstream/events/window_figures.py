@@ -1,0 +1,167 @@
+"""The figures of each day, week or month from the releases of a stream that exists: `window_figures`."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dpstream.arguments import check_probability
+from dpstream.errors import InvalidArgument, NoReleaseYet
+from dpstream.events.calendar import Calendar, parse_moment
+from dpstream.events.release_table import significant
+from dpstream.events.stored_stream import StoredStream
+from dpstream.events.windows import Window
+from dpstream.release.change_errors import change_errors
+
+__all__ = ["window_figures"]
+
+WholeArray = NDArray[np.int64]
+
+
+def window_figures(
+    stream: StoredStream,
+    over: str,
+    *,
+    every: str | None = None,
+    rolling: bool = False,
+    start: str | None = None,
+    through: str | None = None,
+    confidence: float = 0.95,
+) -> pl.DataFrame:
+    """Return what a stream counted in each window, with error bars, from the releases that it has made.
+
+    No budget is spent. A window that was not asked for when the stream began is answered with its true error.
+
+    Parameters
+    ----------
+    over
+        How long a window is: 7d, 1w (from Monday to Sunday), 1mo (a month of the calendar), or a number of steps.
+    every
+        How far windows are apart; None: as far as they are long, so that each step is in one of them. Windows of one
+        day, of weeks, months, quarters and years are those of the calendar; others begin at the first step, or at
+        `start`.
+    rolling
+        A window up to every step instead.
+    start, through
+        Only windows that end between these dates (or steps, where steps have no dates).
+    confidence
+        The chance that the truth is between `low` and `high`, for each figure on its own.
+
+    Returns
+    -------
+    DataFrame
+        Columns from, through (the first and the last step of the window), steps (how many it has), complete (whether
+        it lies within what was released; if not, the figure is that of a part), category, value, stddev, low, high.
+
+    Raises
+    ------
+    NoReleaseYet
+        If nothing was released.
+    InvalidArgument
+        If a window is no whole number of steps, or no window ends between the dates.
+    """
+    confidence = check_probability("confidence", confidence)
+    if rolling and every is not None:
+        raise InvalidArgument("every", every, "left out with `rolling`: a window ends with every step")
+    values = stream.releases()
+    if not len(values):
+        raise NoReleaseYet
+    calendar, window = stream.calendar, _window("over", over, stream.every)
+    first, last = _between(calendar, start, through, len(values))
+    if rolling:
+        t = np.arange(1, len(values) + 1)
+        since, complete = window.stretches(calendar, 0, len(values))
+    elif every is None or every == over:
+        since, t, first_is_whole = _one_after_the_other(calendar, window, len(values), first)
+        complete = (t <= len(values)) & (first_is_whole | (since > 0))
+        t = np.minimum(t, len(values))
+    else:
+        _, t, _ = _one_after_the_other(calendar, _window("every", every, stream.every), len(values), first)
+        t = t[t <= len(values)]
+        since, complete = window.stretches(calendar, 0, len(values))
+        since, complete = since[t - 1], complete[t - 1]
+    chosen = (t > first) & (t <= last)
+    if not chosen.any():
+        raise InvalidArgument("over", over, "such that a window ends between the dates")
+    return _table(stream, values, t[chosen], since[chosen], complete[chosen], confidence)
+
+
+def _window(argument: str, text: str, every: str | None) -> Window:
+    """Return a window of whole steps; refuse others by the name of the argument."""
+    try:
+        window = Window(text)
+        window.longest(every)
+    except InvalidArgument as error:
+        raise InvalidArgument(argument, text, error.allowed) from None
+    return window
+
+
+def _between(calendar: Calendar | None, start: str | None, through: str | None, steps: int) -> tuple[int, int]:
+    """Return how many steps are before `start`, and how many are up to `through`."""
+    found = []
+    for argument, text in (("start", start), ("through", through)):
+        if text is None:
+            found.append(0 if argument == "start" else steps)
+        elif calendar is None:
+            if not text.isdecimal() or not int(text):
+                raise InvalidArgument(argument, text, "the number of a step: steps of this stream have no dates")
+            found.append(int(text) - (argument == "start"))
+        else:
+            moment = parse_moment(argument, text, calendar.zone, end_of_day=argument == "through")
+            calendar.lay_out(steps + 1)
+            found.append(int(calendar.steps(moment)[0]) + (argument == "through"))
+    return max(found[0], 0), min(found[1], steps)
+
+
+def _one_after_the_other(
+    calendar: Calendar | None, window: Window, steps: int, first: int
+) -> tuple[WholeArray, WholeArray, bool]:
+    """Return windows that follow each other: how many steps are before each, and up to its end (more if it goes on).
+
+    And whether one that begins with the first step is whole.
+    """
+    if calendar is None or window.unit is None:
+        edges = np.arange(first, steps + window.count, window.count, dtype=np.int64)
+        first_is_whole = True
+    else:
+        of_the_calendar = window.unit in ("w", "mo", "q", "y") or (window.unit == "d" and window.count == 1)
+        edges = calendar.periods(window.text, steps, anchor=None if of_the_calendar else first)
+        first_is_whole = not of_the_calendar or calendar.begins_period(window.text)
+    there = (edges[:-1] < steps) & (edges[1:] > edges[:-1])
+    return edges[:-1][there], edges[1:][there], first_is_whole
+
+
+def _table(
+    stream: StoredStream,
+    values: WholeArray,
+    t: WholeArray,
+    since: WholeArray,
+    complete: NDArray[np.bool_],
+    confidence: float,
+) -> pl.DataFrame:
+    change = values[t - 1]
+    change[since > 0] -= values[since[since > 0] - 1]
+    stddev, off = change_errors(stream.settings, t, since, confidence)
+    k = len(stream.names) or 1
+    off = np.repeat(off, k)
+    calendar = stream.calendar
+    if calendar is None:
+        begins = pl.Series(np.arange(1, len(values) + 1))
+    else:
+        calendar.lay_out(len(values))
+        begins = calendar.shown(0, len(values))
+    columns = {
+        "from": begins[np.repeat(since, k)],
+        "through": begins[np.repeat(t - 1, k)],
+        "steps": np.repeat(t - since, k),
+        "complete": np.repeat(complete, k),
+        "category": pl.Series(stream.names or [""])[np.tile(np.arange(k), len(t))],
+        "value": change.reshape(-1),
+        "stddev": np.repeat(significant(stddev), k),
+        "low": change.reshape(-1) - off,
+        "high": change.reshape(-1) + off,
+    }
+    if not stream.names:
+        del columns["category"]
+    return pl.DataFrame(columns)
