@@ -19,6 +19,8 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · TrainingError
       · GradientMismatch, GradientNotFinite, ParametersChanged, BatchUnexpected, ExampleTooSoon
       · KeyInUse, KeyOfAnotherRun, StepsMissing, StepsReleased
+    · SettingsError
+      · SettingsMissing, SettingsUnreadable, SettingUnknown
     · MissingExtra
 
     FitNotConverged is a warning: the result can be used, and says so.
@@ -728,6 +730,48 @@ class RowRefused(SourceError):
         given = "an empty cell" if self.given is None else repr(self.given)
         remedy = f"; {self.remedy}" if self.remedy else ""
         return f"{self.where}, column {self.column!r}: expected {self.allowed}, got {given}{remedy}"
+
+
+# -- the settings of a count -----------------------------------------------------------------------------------------
+
+
+class SettingsError(_ErrorWithFields, ValueError):
+    """Something is wrong with the settings of a count."""
+
+
+class SettingsMissing(SettingsError):
+    """A count was asked for without settings that nobody can guess: `missing` names them."""
+
+    missing: list[str]
+
+    def describe(self) -> str:
+        words = {
+            "time": "`time` (the column that says when a row happened; or every='row': every row is a step)",
+            "end": "one of `horizon` (365 for a year of days), `until` (a date) and `unbounded`",
+            "budget": "`budget` (dpstream.approx_dp(epsilon=1, delta=1e-6) is a usual choice)",
+        }
+        return f"settings are missing: {'; '.join(words[name] for name in self.missing)}"
+
+
+class SettingsUnreadable(SettingsError):
+    """A settings file cannot be read."""
+
+    message = "{path}: {reason}"
+    path: str
+    reason: str
+
+
+class SettingUnknown(SettingsError):
+    """A settings file names a setting that there is not."""
+
+    path: str
+    key: str
+    near: str
+    known: list[str]
+
+    def describe(self) -> str:
+        advice = f"did you mean {self.near}?" if self.near else f"there are {', '.join(self.known)}"
+        return f"{self.path}: there is no setting {self.key!r}; {advice}"
 
 
 class FitNotConverged(UserWarning):

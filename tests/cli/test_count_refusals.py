@@ -1,5 +1,6 @@
 """What cannot be counted is refused: one line, exit status 2, nothing written, nothing spent."""
 
+import datetime as dt
 import gzip
 import shutil
 
@@ -8,6 +9,8 @@ import pytest
 import dpstream as dp
 from tests.cli.test_count import count, narrow_terminal  # noqa: F401
 
+#: Proposed dates are of this year.
+YEAR = dt.date.today().year
 GOOD = "when,ward,who,n\n2026-01-01,north,ann,1\n2026-01-02,south,bob,2\n2026-01-03,north,ann,3\n"
 DAILY = ("--time", "when")
 HORIZON = ("--horizon", "10")
@@ -104,14 +107,18 @@ REFUSED = {
         "--until must be used with --time",
     ),
     "horizon 0": (GOOD, (*DAILY, *RHO, "--horizon", "0"), "--horizon must be"),
-    "no end": (GOOD, (*DAILY, *RHO), "one thing is missing: how long you will publish (--horizon 365 for a year of"),
+    "no end": (
+        GOOD,
+        (*DAILY, *RHO),
+        "one thing is missing: how long you will publish (--until DATE, --horizon 365 for",
+    ),
     "nothing said": (
         GOOD,
         (),
         "three things are missing: which column says when a row happened (--time COLUMN; or --every row: every row is a"
-        " step), how long you will publish (--horizon 365 for a year of days, --until DATE, or --unbounded for no end)"
-        " and the budget (--epsilon 1 --delta 1e-6 is a usual choice). Try: dpstream count log.csv --time COLUMN"
-        " --horizon 365 --epsilon 1 --delta 1e-6",
+        " step), how long you will publish (--until DATE, --horizon 365 for a year of days, or --unbounded for no end)"
+        f" and the budget (--epsilon 1 --delta 1e-6 is a usual choice). Try: dpstream count log.csv --time when --from"
+        f" {YEAR}-01-01 --until {YEAR}-12-31 --epsilon 1 --delta 1e-6 --store",
     ),
     "no time": (GOOD, (*HORIZON, *RHO), "one thing is missing: which column says when a row happened (--time COLUMN"),
     "every row with a time": (GOOD, (*USUAL, "--every", "row"), "--every must be 'row' without --time"),
@@ -282,7 +289,7 @@ def test_a_store_stays_where_it_was(here, some_store, case):
         ((*DAILY, *RHO, "--horizon", "11"), "created with --horizon 10, but --horizon 11 was given"),
         ((*DAILY, *RHO, "--unbounded"), "created with --horizon 10"),
         ((*USUAL, "--every", "1h"), "created with --every 1d, but --every 1h was given"),
-        ((*USUAL, "--from", "2025-12-01"), "created with --from 2026-01-01T00:00:00"),
+        ((*USUAL, "--from", "2025-12-01"), "created with --from 2026-01-01, but --from 2025-12-01 was given"),
         ((*USUAL, "--time-zone", "Asia/Tokyo"), "created with no --time-zone"),
         ((*USUAL, *BY), "created with no --by, but --by ward was given. Leave out --by to go on"),
         ((*USUAL, *SUM), "created with no --value"),

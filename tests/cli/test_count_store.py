@@ -14,7 +14,8 @@ import pytest
 import dpstream as dp
 from dpstream.errors import SourceDamaged
 from dpstream.events import counting, text_chunks
-from dpstream.events.counting import CountOptions, CountRun
+from dpstream.events.count_options import CountOptions
+from dpstream.events.counting import CountRun
 from dpstream.events.measure import Measure
 from dpstream.events.tables import Table
 from dpstream.release.settings import StreamSettings

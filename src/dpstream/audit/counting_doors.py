@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from dpstream.audit.doors import PER_PERSON, RHO, WIDE, Published, at_steps
 from dpstream.audit.row import Row, spent_by
 from dpstream.audit.trials import Stream
-from dpstream.events.counting import CountOptions, CountRun
+from dpstream.events.count_options import CountOptions
+from dpstream.events.counting import CountRun
 from dpstream.events.measure import Measure
 from dpstream.events.tables import tables
 from dpstream.mechanisms import Binary

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dpstream.cli.budget_options import Delta, Epsilon, Rho
+from dpstream.cli.whole_command import what_is_missing
 from dpstream.errors import DpstreamError
+from dpstream.events.count_settings import ENDS, missing
 
 __all__ = ["count"]
 
@@ -40,8 +41,9 @@ def count(
         ),
     ] = None,
     decimal: Annotated[
-        str, typer.Option(help="What stands before the fraction of an amount: . or ,", rich_help_panel=READ)
-    ] = ".",
+        str | None,
+        typer.Option(help="What stands before the fraction of an amount: . (if left out) or ,", rich_help_panel=READ),
+    ] = None,
     clip: Annotated[
         bool, typer.Option("--clip", help="Count larger amounts as --per-person.", rich_help_panel=READ)
     ] = False,
@@ -55,8 +57,11 @@ def count(
         Path | None, typer.Option(help="The categories there are, one a line.", rich_help_panel=READ)
     ] = None,
     undeclared: Annotated[
-        str, typer.Option(help="Other categories: refuse, or count them together as other.", rich_help_panel=READ)
-    ] = "refuse",
+        str | None,
+        typer.Option(
+            help="Other categories: refuse them (if left out), or count them together as other.", rich_help_panel=READ
+        ),
+    ] = None,
     file_format: Annotated[
         str | None,
         typer.Option(
@@ -121,11 +126,15 @@ def count(
         bool, typer.Option("--unbounded", help="There is no last step.", rich_help_panel=STEPS)
     ] = False,
     mechanism: Annotated[
-        str, typer.Option(help="How noise is shared over time; auto takes the best.", rich_help_panel=STEPS)
-    ] = "auto",
+        str | None,
+        typer.Option(help="How noise is shared over time; the best is taken if left out.", rich_help_panel=STEPS),
+    ] = None,
     confidence: Annotated[
-        float, typer.Option(help="The chance that a true total is between low and high.", rich_help_panel=STEPS)
-    ] = 0.95,
+        float | None,
+        typer.Option(
+            help="The chance that a true total is between low and high; 0.95 if left out.", rich_help_panel=STEPS
+        ),
+    ] = None,
     rho: Rho = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -150,23 +159,25 @@ def count(
         ),
     ] = None,
     max_users: Annotated[
-        int,
+        int | None,
         typer.Option(
-            help="With --store: the number of users there is room for, 10 bytes each.", rich_help_panel=PEOPLE
+            help="With --store: the number of users there is room for, 10 bytes each; a million if left out.",
+            rich_help_panel=PEOPLE,
         ),
-    ] = 1_000_000,
+    ] = None,
     report_dropped: Annotated[
         float | None,
         typer.Option(help="Spend this much more ρ to say how many users had rows left out.", rich_help_panel=PEOPLE),
     ] = None,
     neighbours: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="What is protected of a row: add-remove: whether it is there at all; replace: what it says, while its"
-            " time is fixed and not protected; replace-anywhere: what it says and when, with more noise.",
+            help="What is protected of a row: add-remove (if left out): whether it is there at all; replace: what it"
+            " says, while its time is fixed and not protected; replace-anywhere: what it says and when, with more"
+            " noise.",
             rich_help_panel=PEOPLE,
         ),
-    ] = "add-remove",
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Write all releases to this .csv, .jsonl or .parquet file.", rich_help_panel=WRITE),
@@ -192,7 +203,10 @@ def count(
         Path | None,
         typer.Option(help="A file that remembers the releases, to go on tomorrow.", rich_help_panel=WRITE),
     ] = None,
-    name: Annotated[str, typer.Option(help="The stream's name in the store.", rich_help_panel=WRITE)] = "count",
+    name: Annotated[
+        str | None,
+        typer.Option(help="The stream's name in the store, if it has several.", rich_help_panel=WRITE),
+    ] = None,
     follow: Annotated[
         bool,
         typer.Option(
@@ -230,41 +244,20 @@ def count(
     Example: dpstream count visits.csv --time when --from 2026-01-01 --rho 0.5 --unbounded --store visits.db
     --output totals.csv
     """
-    given = dict(locals())
-    _check_complete(files or [], time, every, (horizon, until, unbounded or None), (rho, epsilon, delta))
+    given = {name: value for name, value in locals().items() if value is not None and value is not False}
+    _check_complete(given)
     from dpstream.cli.count_run import CountCommand
 
-    CountCommand(**given).run()
+    CountCommand.of(given).run()
 
 
-def _check_complete(
-    sources: list[str],
-    time: str | None,
-    every: str | None,
-    ends: tuple[int | None, str | None, bool | None],
-    budget: tuple[float | None, ...],
-) -> None:
+def _check_complete(given: dict[str, Any]) -> None:
     """Refuse a command that lacks something, and name everything that it lacks."""
-    given = [
-        option for option, end in zip(("--horizon", "--until", "--unbounded"), ends, strict=True) if end is not None
-    ]
-    if len(given) > 1:
-        raise DpstreamError(f"give one of --horizon, --until and --unbounded, not {' and '.join(given)}")
-    missing = []
-    if time is None and every != "row":
-        missing.append("which column says when a row happened (--time COLUMN; or --every row: every row is a step)")
-    if not given:
-        missing.append(
-            "how long you will publish (--horizon 365 for a year of days, --until DATE, or --unbounded for no end)"
-        )
-    if all(one is None for one in budget):
-        missing.append("the budget (--epsilon 1 --delta 1e-6 is a usual choice)")
-    if missing:
-        *most, last = missing
-        listed = f"{', '.join(most)} and {last}" if most else last
-        source = shlex.join([*sources, ""])[:-2] if sources else ""
-        step = "--every row " if every == "row" and time is None else f"--time {shlex.quote(time or 'COLUMN')} "
-        count = {1: "one thing is", 2: "two things are"}.get(len(missing), "three things are")
-        raise DpstreamError(
-            f"{count} missing: {listed}. Try: dpstream count {source}{step}--horizon 365 --epsilon 1 --delta 1e-6"
-        )
+    ends = [f"--{end}" for end in ENDS if end in given]
+    if len(ends) > 1:
+        raise DpstreamError(f"give one of --horizon, --until and --unbounded, not {' and '.join(ends)}")
+    if "store" in given and given["store"].exists():
+        return  # which has the settings of a stream that is there
+    lacking = missing(given)
+    if lacking:
+        raise DpstreamError(what_is_missing(lacking, given))

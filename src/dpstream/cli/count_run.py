@@ -6,19 +6,17 @@ import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 import polars.selectors as cs
 from rich.console import Console
 
-from dpstream.arguments import check_probability, check_whole
 from dpstream.cli.app import FailedAfterRelease, Interrupted, closed_streams
-from dpstream.cli.budget_options import budget_in_words, budget_of
+from dpstream.cli.budget_options import budget_in_words
 from dpstream.cli.count_notes import Notes
 from dpstream.cli.output import (
     Form,
@@ -32,15 +30,12 @@ from dpstream.cli.output import (
 )
 from dpstream.cli.pictures import check_picture, draw_into, draw_releases
 from dpstream.cli.targets import NotWritten, Target, opened
-from dpstream.errors import DpstreamError, InvalidArgument, SourceMissing, TooManyPeople
-from dpstream.events.amounts import DecimalMark
-from dpstream.events.counting import MOST_PER_ROW, CountOptions, CountRun
+from dpstream.cli.whole_command import what_is_missing
+from dpstream.errors import DpstreamError, InvalidArgument, SettingsMissing, SourceMissing, TooManyPeople
+from dpstream.events.counting import CountRun
 from dpstream.events.last_step import steps_ended
-from dpstream.events.measure import Measure
 from dpstream.events.tables import STDIN, tables
 from dpstream.events.tally import Order, RowTally, TimeTally
-from dpstream.mechanisms.catalogue import mechanism_named
-from dpstream.release.settings import check_neighbours
 
 __all__ = ["CountCommand"]
 
@@ -52,75 +47,57 @@ SHOWN_ROWS = 120
 
 @dataclass(frozen=True)
 class CountCommand:
-    """The options of `dpstream count`, as they were given; `count.py` describes them."""
+    """What `dpstream count` is to do: the settings of the count, and what becomes of the result.
 
-    files: list[str] | None
-    value: str | None
-    per_person: str | None
-    unit: str | None
-    decimal: str
-    clip: bool
-    by: str | None
-    categories: str | None
-    values_file: Path | None
-    undeclared: str
-    file_format: str | None
-    time: str | None
-    every: str | None
-    time_format: str | None
-    time_zone: str | None
-    start: str | None
-    through: str | None
-    any_order: bool
-    horizon: int | None
-    until: str | None
-    unbounded: bool
-    mechanism: str
-    confidence: float
-    rho: float | None
-    epsilon: float | None
-    delta: float | None
-    user: str | None
-    fold_case: bool
-    max_contributions: int | None
-    max_users: int
-    report_dropped: float | None
-    neighbours: str
-    output: Path | None
-    form: str | None
-    as_json: bool
-    plot: Path | None
-    compare_with_truth: bool
-    store: Path | None
-    name: str
-    follow: bool
-    quiet: bool
-    verbose: bool
+    `count.py` describes the options. Those that are settings of a count (see `count_settings`) are in `settings`.
+    """
+
+    settings: dict[str, Any]
+    files: list[str] | None = None
+    report_dropped: float | None = None
+    output: Path | None = None
+    form: str | None = None
+    as_json: bool = False
+    plot: Path | None = None
+    compare_with_truth: bool = False
+    follow: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> CountCommand:
+        """Take the options that were given apart."""
+        own = {field.name for field in fields(cls)}
+        settings = {name: value for name, value in given.items() if name not in own}
+        values, values_file = settings.pop("categories", None), settings.pop("values_file", None)
+        if values is not None or values_file is not None:
+            settings["categories"] = _categories(values, values_file)
+        return cls(settings, **{name: value for name, value in given.items() if name in own})
 
     def run(self) -> None:
         """Do what the options ask for."""
         self._check()
-        options = self._options()
+        store = self.settings.get("store")
         shape = form_of(self.form, as_json=self.as_json)
         if self.output is not None:
             shape = check_output(self.output)
         check_picture(self.plot)
         sources = self.files or [STDIN]
-        check_apart({"--output": self.output, "--plot": self.plot, "--store": self.store}, sources)
+        check_apart({"--output": self.output, "--plot": self.plot, "--store": store}, sources)
         self._check_streams(sources)
         with ExitStack() as stack:
-            run = CountRun(options)
+            run = self._begun()
             stack.callback(run.close)
             notes = Notes(run, quiet=self.quiet, verbose=self.verbose)
             stack.enter_context(_said_on_interrupt(run))
             stack.enter_context(_said_if_too_many_users(run))
             if self.follow:
-                _follow(run, notes, shape, self.file_format)
+                _follow(run, notes, shape)
                 return
             # Before anything is spent: a target that cannot be written refuses the run.
             target = stack.enter_context(opened("--output", self.output))
             picture = stack.enter_context(opened("--plot", self.plot))
-            _read(run, sources, self.file_format, quiet=self.quiet)
+            _read(run, sources, quiet=self.quiet)
             run.open()
             notes.before()
             kept: list[pl.DataFrame] = []
@@ -134,23 +111,16 @@ class CountCommand:
 
     def _check(self) -> None:
         """Refuse options that do not go together."""
-        if self.value is not None and self.per_person is None:
-            raise InvalidArgument("--per-person", None, "given with --value: the largest size of a value")
-        if (self.user is None) != (self.max_contributions is None):
-            missing = "--user" if self.user is None else "--max-contributions"
-            raise InvalidArgument(missing, None, "given: --user and --max-contributions go together")
-        if self.follow and (self.output or self.plot or self.any_order or self.files not in (None, [STDIN])):
+        settings = self.settings
+        if self.follow and (self.output or self.plot or settings.get("any_order") or self.files not in (None, [STDIN])):
             raise InvalidArgument(
                 "--follow", True, "for standard input and output: no files, --output, --plot or --any-order"
             )
-        if self.report_dropped is not None and (self.user is None or self.store is not None):
+        if self.report_dropped is not None and ("user" not in settings or "store" in settings):
             raise InvalidArgument("--report-dropped", self.report_dropped, "used with --user and without --store")
         if self.follow and self.form not in (None, "csv", "jsonl"):
             raise InvalidArgument("--as", self.form, "csv or jsonl with --follow")
-        if self.undeclared not in ("refuse", "other"):
-            raise InvalidArgument("--undeclared", self.undeclared, "refuse or other")
-        for argument in ("time", "by", "categories", "user", "value", "name", "store"):
-            given = getattr(self, argument)
+        for argument, given in settings.items():
             try:
                 str(given).encode("utf-8")
             except UnicodeEncodeError:
@@ -167,49 +137,14 @@ class CountCommand:
                 "FILES", None, "a file of events, or events on standard input; see dpstream count --help"
             )
 
-    def _options(self) -> CountOptions:
-        side = check_neighbours(self.neighbours)
-        by_clock = self.through in ("now", "yesterday")
+    def _begun(self) -> CountRun:
+        by_clock = self.settings.get("through") in ("now", "yesterday")
         follow: Order = "open" if by_clock else "late"
-        return CountOptions(
-            measure=self._measure(signed=side == "add-remove"),
-            budget=budget_of(self.rho, self.epsilon, self.delta),
-            time=self.time,
-            every=self.every or "1d",
-            time_format=self.time_format,
-            time_zone=self.time_zone,
-            start=self.start,
-            through=self.through,
-            horizon=None if self.horizon is None else check_whole("--horizon", self.horizon),
-            until=self.until,
-            order=follow if self.follow else "any" if self.any_order else "sorted",
-            user=self.user,
-            max_contributions=check_whole("--max-contributions", self.max_contributions) if self.user else 1,
-            max_users=check_whole("--max-users", self.max_users),
-            fold_case=self.fold_case,
-            mechanism="auto" if self.mechanism == "auto" else partial(mechanism_named, self.mechanism),
-            neighbours=side,
-            confidence=check_probability("confidence", self.confidence),
-            store=self.store,
-            name=self.name,
-        )
-
-    def _measure(self, *, signed: bool) -> Measure:
-        measure = Measure(
-            value=self.value,
-            per_person=1 if self.per_person is None else self.per_person,
-            unit=1 if self.unit is None else self.unit,
-            decimal=cast(DecimalMark, self.decimal),
-            clip=self.clip,
-            signed=signed and self.value is not None,
-            by=self.by,
-            categories=_categories(self.categories, self.values_file),
-            undeclared=cast(Literal["refuse", "other"], self.undeclared),
-        )
-        if measure.most > MOST_PER_ROW:
-            largest = measure.reader.shown(MOST_PER_ROW)
-            raise InvalidArgument("--per-person", self.per_person, f"at most {largest}")
-        return measure
+        try:
+            return CountRun.of(self.settings, follow if self.follow else None)
+        except SettingsMissing as error:  # of a stream that is not in the store
+            given = {"files": self.files, **self.settings}
+            raise DpstreamError(what_is_missing(error.missing, given)) from None
 
     def _write(
         self,
@@ -243,7 +178,7 @@ def _categories(values: str | None, values_file: Path | None) -> tuple[str, ...]
     return tuple(part.strip() for part in values.split(",") if part.strip()) if values else ()
 
 
-def _read(run: CountRun, sources: list[str], file_format: str | None, *, quiet: bool) -> None:
+def _read(run: CountRun, sources: list[str], *, quiet: bool) -> None:
     tally = run.tally
     with reading_progress(sources, quiet=quiet) as show:
         done = 0
@@ -252,7 +187,7 @@ def _read(run: CountRun, sources: list[str], file_format: str | None, *, quiet: 
             nonlocal done
             done = count
 
-        for table in tables(sources, tally.columns, file_format=file_format, report=report):
+        for table in tables(sources, tally.columns, file_format=run.options.file_format, report=report):
             tally.take(table)
             show(done, tally.rows)
 
@@ -296,7 +231,7 @@ def _draw(run: CountRun, frame: pl.DataFrame, plot: Target, notes: Notes, *, wit
     draw_into(plot, draw_releases(frame, title, options.confidence, truth), title)
 
 
-def _follow(run: CountRun, notes: Notes, form: str, file_format: str | None) -> None:
+def _follow(run: CountRun, notes: Notes, form: str) -> None:
     """Release each step as soon as a row of a later one arrives or, by the clock, when it has ended."""
     shape: Literal["csv", "jsonl"] = "jsonl" if form == "jsonl" else "csv"  # a table would never be complete
     tally = run.tally
@@ -324,7 +259,7 @@ def _follow(run: CountRun, notes: Notes, form: str, file_format: str | None) -> 
         return 1.0
 
     idle = tick if by_clock else None
-    for table in tables([STDIN], tally.columns, file_format=file_format, at_once=True, idle=idle):
+    for table in tables([STDIN], tally.columns, file_format=run.options.file_format, at_once=True, idle=idle):
         tally.take(table)
         if isinstance(tally, RowTally):
             emit(tally.steps)

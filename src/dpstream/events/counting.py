@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +13,25 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dpstream.budget import Budget
 from dpstream.errors import HorizonExceeded, InputOutOfBound, InvalidArgument, SourceDamaged, StoreMismatch
-from dpstream.events.calendar import parse_moment
+from dpstream.events.calendar import Calendar, parse_moment
+from dpstream.events.count_options import CountOptions
+from dpstream.events.count_settings import BUDGET, SETTINGS, continued
 from dpstream.events.last_step import last_step
-from dpstream.events.measure import Measure
 from dpstream.events.old_rows import OldRows, compare_with_recorded
 from dpstream.events.people import People
 from dpstream.events.tally import Order, RowTally, TimeTally
 from dpstream.events.timestamps import Timestamps
-from dpstream.mechanisms.base import Mechanism, NoiseLaw
+from dpstream.mechanisms.base import Mechanism
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.counter import Counter
 from dpstream.release.error_bars import error_bars
 from dpstream.release.secret_state import SecretState
-from dpstream.release.settings import Neighbours, StreamSettings
+from dpstream.release.settings import StreamSettings
 from dpstream.store import DurableCounter, Store, StreamInfo
 
-__all__ = ["ROW", "CountOptions", "CountRun"]
+__all__ = ["CountRun"]
 
-#: The length of a step that makes every row a step.
-ROW = "row"
-#: The largest value that a row may have.
-MOST_PER_ROW = 2**40
 #: Rows are counted for so many steps at most where there is no horizon.
 ENDLESS = 2**30
 #: Steps of one commit, and of one piece of output.
@@ -43,98 +40,20 @@ PIECE = 1 << 15
 MOST_PEOPLE = 20_000_000
 
 
-@dataclass(frozen=True)
-class CountOptions:
-    """What is counted, in which steps, for whom, and where it is kept.
-
-    Attributes
-    ----------
-    measure, budget
-        What a row adds, and what all releases together may give away.
-    time, every
-        The column of timestamps and how long a step is; or None and "row": every row is a step.
-    time_format, time_zone
-        See `Timestamps`.
-    start
-        A date of the first step; None: the stored stream's, or else the first row's.
-    through
-        A date of the last step to release in this run, "now" or "yesterday" (see `last_step`). None: with a store or
-        with `until` the last step that has ended by the clock; else the last row's step.
-    horizon, until
-        How many steps there will ever be, or the date of the last; None and None: there is no last step.
-    order
-        See `Order`.
-    user, max_contributions, max_users, fold_case
-        The column of user ids, how many rows of one user are counted, how many users a store has room for, and whether
-        ids that differ in letter case only are one user.
-    mechanism
-        "auto", a mechanism, or a function that makes one for a horizon and a noise law.
-    store, name
-        The file that remembers the stream, and the stream's name in it.
-    """
-
-    measure: Measure
-    budget: Budget
-    time: str | None = None
-    every: str = "1d"
-    time_format: str | None = None
-    time_zone: str | None = None
-    start: str | None = None
-    through: str | None = None
-    horizon: int | None = None
-    until: str | None = None
-    order: Order = "sorted"
-    user: str | None = None
-    max_contributions: int = 1
-    max_users: int = 1_000_000
-    fold_case: bool = False
-    mechanism: str | Mechanism | Callable[[int | None, NoiseLaw], Mechanism] = "auto"
-    neighbours: Neighbours = "add-remove"
-    confidence: float = 0.95
-    store: Path | None = None
-    name: str = "count"
-
-    def __post_init__(self) -> None:
-        if (self.time is None) != (self.every == ROW):
-            raise InvalidArgument("every", self.every, "'row' without `time`, and a length of time with it")
-        if self.time is None:
-            for argument in ("start", "through", "until"):
-                if getattr(self, argument) is not None:
-                    raise InvalidArgument(argument, getattr(self, argument), "used with `time`: rows have no dates")
-
-    @property
-    def end(self) -> str | None:
-        """Which step is the last to be released, in the words of `through`; None: the data decide."""
-        if self.through is not None or self.time is None or self.order == "late":
-            return self.through
-        return "now" if self.store is not None or self.until is not None else None
-
-    def source(self, start: str | None) -> dict[str, Any]:
-        """What must be the same in every run that goes on with a stream."""
-        measure = self.measure
-        return {
-            "time": self.time,
-            "every": self.every,
-            "time_zone": self.time_zone,
-            "start": start,
-            "value": measure.value,
-            "unit": f"{measure.reader.unit:f}" if measure.value else None,
-            "clip": measure.clip if measure.value else None,
-            "by": measure.by,
-            "categories": list(measure.categories),
-            "undeclared": measure.undeclared if measure.by else None,
-            "user": self.user,
-            "max_contributions": self.max_contributions if self.user else None,
-            "fold_case": self.fold_case if self.user else None,
-        }
-
-
-@dataclass
 class CountRun:
     """One run: `tally` takes the rows, `open` makes the counter, `release` and `frames` give the releases.
 
+    Parameters
+    ----------
+    options
+        What is counted.
+    store
+        The store of `options.store`, if it is open already; the run closes it.
+
     Attributes
     ----------
+    options
+        What is counted; `start` is what the stream keeps, if there is one.
     seen
         How many steps had been released before this run.
     published
@@ -147,29 +66,23 @@ class CountRun:
     `options.end` are not None; `first_from_data` and `last_from_data` say whether that is so.
     """
 
-    options: CountOptions
-    seen: int = 0
-    published: int = 0
-    counter: Counter[Any] | DurableCounter | None = None
-    store: Store | None = None
-    _fingerprints: ContributionLimit | None = field(default=None, repr=False)
-    #: How many rows and steps the tally had when its steps were checked.
-    _checked: tuple[int, int] = field(default=(0, 0), repr=False)
-
-    def __post_init__(self) -> None:
-        options = self.options
-        info = self._stream()
-        self._start = options.start
+    def __init__(self, options: CountOptions, store: Store | None = None) -> None:
+        self.counter: Counter[Any] | DurableCounter | None = None
+        self._fingerprints: ContributionLimit | None = None
+        #: How many rows and steps the tally had when its steps were checked.
+        self._checked = (0, 0)
+        self.store = store or _store_at(options.store)
+        info = None if self.store is None else _stream_named(self.store, options.name)
+        self.seen = self.published = 0 if info is None else info.t
+        kept = {} if info is None else kept_settings(info)
+        start = _first_step(options) or kept.get("start") if options.time else None
+        self.options = replace(options, start=start)
         if info is not None:
-            self.seen = self.published = info.t
-            stored = json.loads(info.source) if info.source else {}
-            if options.start is None:
-                self._start = stored.get("start")
-            self._check_same(stored, options.source(self._start))
-        self.first_from_data = options.time is not None and self._start is None
+            _check_same(info.name, _fixed(kept), _fixed(self.options.kept()))
+        self.first_from_data = options.time is not None and self.options.start is None
         self.tally = self._tally()
         if info is not None:
-            self._open_counter()
+            self._open_counter(info)
         if options.user is not None:
             # Continue the per-person counts of earlier runs.
             limit = (
@@ -182,6 +95,35 @@ class CountRun:
             self.tally.people = People(
                 options.user, limit, remember=options.store is not None, fold_case=options.fold_case
             )
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], order: Order | None = None) -> CountRun:
+        """Begin a run from settings by name; what is not given comes from the stream in the store, if it is there.
+
+        Parameters
+        ----------
+        settings, order
+            See `CountOptions.of`. Without a name it is the only stream of the store.
+
+        Raises
+        ------
+        SettingsMissing, InvalidArgument
+            As `CountOptions.of`; or if there are several streams and no name.
+        StoreMismatch
+            If a setting is given that the stream has otherwise.
+        """
+        given = {name: value for name, value in settings.items() if value is not None}
+        store = _store_at(None if given.get("store") is None else Path(given["store"]))
+        if store is None:
+            return cls(CountOptions.of(given, order))
+        try:
+            given["name"] = given.get("name") or _only_stream(store)
+            info = _stream_named(store, given["name"])
+            stored = {} if info is None else stream_settings(store, info)
+            return cls(CountOptions.of(continued(given, stored), order), store)
+        except BaseException:
+            store.close()
+            raise
 
     def _tally(self) -> RowTally | TimeTally:
         """What adds the rows up, nobody limited yet."""
@@ -197,7 +139,7 @@ class CountRun:
             horizon,
             timestamps,
             options.every,
-            start=None if self._start is None else parse_moment("start", self._start, zone),
+            start=None if options.start is None else parse_moment("start", options.start, zone),
             until=None if until is None else parse_moment("until", until, zone, end_of_day=True),
             # A step that is open until the clock closes it takes rows until then.
             through=None if end is None or options.order == "open" else last_step(end, zone),
@@ -212,22 +154,13 @@ class CountRun:
 
     # -- the store ----------------------------------------------------------------------------------------------------
 
-    def _stream(self) -> StreamInfo | None:
-        """The stream as an earlier run left it. A store that is not there is not made yet: input may be refused."""
-        path = self.options.store
-        if path is None or not path.exists():
-            return None
-        self.store = Store(path)
-        return next((info for info in self.store.streams() if info.name == self.options.name), None)
-
-    def _check_same(self, stored: dict[str, Any], given: dict[str, Any]) -> None:
-        for setting, value in given.items():
-            if stored.get(setting) != value:
-                raise StoreMismatch(name=self.options.name, setting=setting, stored=stored.get(setting), given=value)
-
-    def _open_counter(self) -> None:
+    def _open_counter(self, info: StreamInfo | None = None) -> None:
         """Make the counter, or go on with the stored one. Settings are built and steps are checked once, here."""
         options, horizon = self.options, self.horizon
+        if info is not None:
+            # Before the stream's mechanism is asked to serve another horizon or another kind of noise.
+            _check_same(info.name, {"horizon": info.horizon}, {"horizon": horizon})
+            _check_same(info.name, {"budget": info.budget}, {"budget": options.budget})
         settings = StreamSettings.for_counter(
             horizon,
             options.budget,
@@ -245,7 +178,8 @@ class CountRun:
         self.counter = self.store.open_counter(
             options.name,
             settings,
-            source=json.dumps(options.source(self._start), ensure_ascii=False),
+            # As it was: some of it (how files are read) may be otherwise in this run.
+            source=json.dumps(options.kept(), ensure_ascii=False) if info is None else info.source,
             rows_per_person=None if options.user is None else options.max_contributions,
             people=options.max_users,
         )
@@ -305,8 +239,8 @@ class CountRun:
         if self.counter is not None:
             self._check_steps(self.settings)
         else:
-            if isinstance(tally, TimeTally) and tally.calendar is not None and self._start is None:
-                self._start = tally.calendar.start.isoformat()
+            if isinstance(tally, TimeTally) and tally.calendar is not None:
+                self.options = replace(self.options, start=tally.calendar.shown(0, 1)[0].isoformat())
             self._open_counter()
         if isinstance(tally, RowTally) and self.seen and self.published == self.seen:
             self._recognise()
@@ -408,3 +342,61 @@ class CountRun:
                 yield self.rows(first, earlier[first : first + PIECE])
         for values in self.release(closed):
             yield self.rows(self.published - len(values), values)
+
+
+# -- a stream that is there -------------------------------------------------------------------------------------------
+
+
+def _store_at(path: Path | None) -> Store | None:
+    """Open the store at a path. One that is not there is not made yet: input may be refused."""
+    return None if path is None or not path.exists() else Store(path)
+
+
+def _stream_named(store: Store, name: str) -> StreamInfo | None:
+    return next((info for info in store.streams() if info.name == name), None)
+
+
+def _only_stream(store: Store) -> str:
+    names = [info.name for info in store.streams() if info.kind == "counter" and not info.retired]
+    if len(names) > 1:
+        raise InvalidArgument("name", None, f"given where there are several streams: {', '.join(names)}, or a new one")
+    return names[0] if names else "count"
+
+
+def kept_settings(info: StreamInfo) -> dict[str, Any]:
+    """Return what a stream's creator said is counted, by the names of settings; nothing, if `count` did not."""
+    try:
+        kept = json.loads(info.source or "{}")
+    except ValueError:
+        return {}
+    return kept if isinstance(kept, dict) else {}
+
+
+def stream_settings(store: Store, info: StreamInfo) -> dict[str, Any]:
+    """Return all settings of a stream, by name: what it counts, its end, its budget, its mechanism."""
+    settings = store.settings(info.name)
+    budget = {part: getattr(info.budget, part) for part in BUDGET if hasattr(info.budget, part)}
+    end = {"unbounded": True} if info.horizon is None else {"horizon": info.horizon}
+    kept = {name: value for name, value in kept_settings(info).items() if name in SETTINGS}
+    room = {} if info.people is None else {"max_users": info.people}
+    return kept | budget | end | room | {"mechanism": settings.mechanism, "neighbours": settings.neighbours}
+
+
+def _fixed(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name in SETTINGS and SETTINGS[name].kept == "same"}
+
+
+def _check_same(name: str, stored: dict[str, Any], given: dict[str, Any]) -> None:
+    for setting in {**stored, **given}:
+        if stored.get(setting) != given.get(setting):
+            raise StoreMismatch(name=name, setting=setting, stored=stored.get(setting), given=given.get(setting))
+
+
+def _first_step(options: CountOptions) -> str | None:
+    """The date, or moment, at which the first step begins, written in one way whatever was given."""
+    if options.start is None:
+        return None
+    zone = Timestamps("", zone=options.time_zone).zone  # which is refused if there is none of this name
+    moment = parse_moment("start", options.start, zone)
+    begin: dt.date = Calendar(options.every, moment).shown(0, 1)[0]
+    return begin.isoformat()

@@ -1,0 +1,226 @@
+"""CountOptions: what is counted, in which steps, for whom, and where it is kept, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dpstream.arguments import check_probability, check_whole
+from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
+from dpstream.errors import BudgetError, InvalidArgument, SettingsMissing
+from dpstream.events.count_settings import BUDGET, missing
+from dpstream.events.measure import Measure
+from dpstream.events.tally import Order
+from dpstream.mechanisms.base import Mechanism, NoiseLaw
+from dpstream.mechanisms.catalogue import mechanism_named
+from dpstream.release.settings import Neighbours, check_neighbours
+
+__all__ = ["ROW", "CountOptions", "budget_of"]
+
+#: The length of a step that makes every row a step.
+ROW = "row"
+#: The largest value that a row may have.
+MOST_PER_ROW = 2**40
+
+
+@dataclass(frozen=True)
+class CountOptions:
+    """What is counted, in which steps, for whom, and where it is kept.
+
+    Attributes
+    ----------
+    measure, budget
+        What a row adds, and what all releases together may give away.
+    time, every
+        The column of timestamps and how long a step is; or None and "row": every row is a step.
+    time_format, time_zone
+        See `Timestamps`.
+    file_format
+        See `tables`; None: the file's ending says it.
+    start
+        A date of the first step; None: the first row's.
+    through
+        A date of the last step to release in this run, "now" or "yesterday" (see `last_step`). None: with a store or
+        with `until` the last step that has ended by the clock; else the last row's step.
+    horizon, until
+        How many steps there will ever be, or the date of the last; None and None: there is no last step.
+    order
+        See `Order`.
+    user, max_contributions, max_users, fold_case
+        The column of user ids, how many rows of one user are counted, how many users a store has room for, and whether
+        ids that differ in letter case only are one user.
+    mechanism
+        "auto", a mechanism, or a function that makes one for a horizon and a noise law.
+    store, name
+        The file that remembers the stream, and the stream's name in it.
+    """
+
+    measure: Measure
+    budget: Budget
+    time: str | None = None
+    every: str = "1d"
+    time_format: str | None = None
+    time_zone: str | None = None
+    file_format: str | None = None
+    start: str | None = None
+    through: str | None = None
+    horizon: int | None = None
+    until: str | None = None
+    order: Order = "sorted"
+    user: str | None = None
+    max_contributions: int = 1
+    max_users: int = 1_000_000
+    fold_case: bool = False
+    mechanism: str | Mechanism | Callable[[int | None, NoiseLaw], Mechanism] = "auto"
+    neighbours: Neighbours = "add-remove"
+    confidence: float = 0.95
+    store: Path | None = None
+    name: str = "count"
+
+    def __post_init__(self) -> None:
+        if (self.time is None) != (self.every == ROW):
+            raise InvalidArgument("every", self.every, "'row' without `time`, and a length of time with it")
+        if self.time is None:
+            for argument in ("start", "through", "until"):
+                if getattr(self, argument) is not None:
+                    raise InvalidArgument(argument, getattr(self, argument), "used with `time`: rows have no dates")
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], order: Order | None = None) -> CountOptions:
+        """Check settings by name (see `count_settings`) and return what they mean.
+
+        Parameters
+        ----------
+        settings
+            Those that were given; what is not there, or None, has its default.
+        order
+            In which order rows come, if it is not for the settings to say.
+
+        Raises
+        ------
+        SettingsMissing
+            If there are some without which nothing can be counted.
+        InvalidArgument
+            If one is not allowed, or does not go with another.
+        """
+        given = {name: value for name, value in settings.items() if value is not None}
+        lacking = missing(given)
+        if lacking:
+            raise SettingsMissing(missing=lacking)
+        side = check_neighbours(given.get("neighbours", "add-remove"))
+        user, times = given.get("user"), given.get("max_contributions")
+        if (user is None) != (times is None):
+            absent = "user" if user is None else "max_contributions"
+            raise InvalidArgument(absent, None, "given: `user` and `max_contributions` go together")
+        horizon, chosen = given.get("horizon"), given.get("mechanism", "auto")
+        by_name = isinstance(chosen, str) and chosen != "auto"
+        return cls(
+            measure=_measure(given, side),
+            budget=budget_of(given),
+            time=given.get("time"),
+            every=given.get("every", "1d"),
+            time_format=given.get("time_format"),
+            time_zone=given.get("time_zone"),
+            file_format=given.get("file_format"),
+            start=given.get("start"),
+            through=given.get("through"),
+            horizon=None if horizon is None else check_whole("horizon", horizon),
+            until=given.get("until"),
+            order=order or ("any" if given.get("any_order") else "sorted"),
+            user=user,
+            max_contributions=1 if times is None else check_whole("max_contributions", times),
+            max_users=check_whole("max_users", given.get("max_users", 1_000_000)),
+            fold_case=bool(given.get("fold_case")),
+            mechanism=partial(mechanism_named, chosen) if by_name else chosen,
+            neighbours=side,
+            confidence=check_probability("confidence", given.get("confidence", 0.95)),
+            store=None if given.get("store") is None else Path(given["store"]),
+            name=given.get("name", "count"),
+        )
+
+    @property
+    def end(self) -> str | None:
+        """Which step is the last to be released, in the words of `through`; None: the data decide."""
+        if self.through is not None or self.time is None or self.order == "late":
+            return self.through
+        return "now" if self.store is not None or self.until is not None else None
+
+    def kept(self) -> dict[str, Any]:
+        """The settings that a stream remembers, by name, as JSON; those that have no value are left out."""
+        measure = self.measure
+        settings = {
+            "time": self.time,
+            "every": self.every,
+            "time_zone": self.time_zone,
+            "start": self.start,
+            "value": measure.value,
+            "unit": _plain(measure.reader.unit) if measure.value else None,
+            "per_person": _plain(measure.most * measure.reader.unit) if measure.value else None,
+            "clip": measure.clip or None,
+            "by": measure.by,
+            "categories": list(measure.categories) if measure.by else None,
+            "undeclared": measure.undeclared if measure.by else None,
+            "user": self.user,
+            "max_contributions": self.max_contributions if self.user else None,
+            "fold_case": self.fold_case or None,
+            "file_format": self.file_format,
+            "decimal": measure.decimal if measure.value else None,
+            "time_format": self.time_format,
+            "any_order": self.order == "any" or None,
+            "confidence": self.confidence,
+        }
+        return {name: value for name, value in settings.items() if value is not None}
+
+
+def _measure(given: Mapping[str, Any], side: Neighbours) -> Measure:
+    value = given.get("value")
+    if value is not None and "per_person" not in given:
+        raise InvalidArgument("per_person", None, "given with `value`: the largest size of a value")
+    undeclared = given.get("undeclared", "refuse")
+    if undeclared not in ("refuse", "other"):
+        raise InvalidArgument("undeclared", undeclared, "refuse or other")
+    measure = Measure(
+        value=value,
+        per_person=given.get("per_person", 1),
+        unit=given.get("unit", 1),
+        decimal=given.get("decimal", "."),
+        clip=bool(given.get("clip")),
+        signed=value is not None and side == "add-remove",
+        by=given.get("by"),
+        categories=tuple(given.get("categories", ())),
+        undeclared=undeclared,
+    )
+    if measure.most > MOST_PER_ROW:
+        largest = measure.reader.shown(MOST_PER_ROW)
+        raise InvalidArgument("per_person", given.get("per_person"), f"at most {largest}")
+    return measure
+
+
+def _plain(amount: Decimal) -> str:
+    """An amount in one way of writing, however it was given: 200, 0.01."""
+    return f"{amount.normalize():f}"
+
+
+def budget_of(settings: Mapping[str, Any]) -> Budget:
+    """Return the budget that `rho`, or `epsilon`, or `epsilon` and `delta` state.
+
+    Raises
+    ------
+    BudgetError
+        If they state none, or two.
+    """
+    rho, epsilon, delta = (settings.get(part) for part in BUDGET)
+    if rho is not None and epsilon is None and delta is None:
+        return zcdp(rho)
+    if epsilon is not None and rho is None:
+        return pure_dp(epsilon) if delta is None else approx_dp(epsilon, delta)
+    parts = [f"{name}={value:g}" for name, value in zip(BUDGET, (rho, epsilon, delta), strict=True) if value]
+    raise BudgetError(
+        "the budget",
+        " ".join(parts) or "none",
+        "given as `rho`, or as `epsilon`, or as `epsilon` with `delta` (epsilon=1 and delta=1e-6 is a usual choice)",
+    )
