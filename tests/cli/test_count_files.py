@@ -15,6 +15,7 @@ import pytest
 import dpstream as dp
 from dpstream.cli import targets
 from dpstream.cli.targets import Target
+from dpstream.events.file_options import FileOptions
 from dpstream.events.tables import tables
 from tests.cli.test_count import count, narrow_terminal  # noqa: F401
 from tests.cli.test_count_refusals import before_and_after, here, refused  # noqa: F401
@@ -182,9 +183,11 @@ def test_parquet_from_a_pipe_is_never_written_to_a_file(tmp_path, monkeypatch):
         "        flags = given[2] if event == 'open' and isinstance(given[2], int) else 0\n"
         "        if (isinstance(mode, str) and set(mode) & set('wax+')) or flags & (os.O_WRONLY | os.O_RDWR):\n"
         "            written.append(given)\n"
+        "from dpstream.events.file_options import FileOptions\n"
         "from dpstream.events.tables import tables\n"
+        "parquet = FileOptions('parquet')\n"
         "sys.addaudithook(look)\n"
-        "print(sum(t.frame.height for t in tables(['-'], ['when'], file_format='parquet')), written)\n"
+        "print(sum(t.frame.height for t in tables(['-'], ['when'], files=parquet)), written)\n"
     )
     found = subprocess.run(  # noqa: S603
         [sys.executable, "-c", program],
@@ -201,4 +204,4 @@ def test_parquet_of_a_pipe_is_read_in_pieces(monkeypatch):
     held = io.BytesIO()
     pl.DataFrame({"n": range(1000)}).write_parquet(held, row_group_size=100)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(held.getvalue())))
-    assert sum(table.frame["n"].sum() for table in tables(["-"], ["n"], file_format="parquet")) == 499_500
+    assert sum(table.frame["n"].sum() for table in tables(["-"], ["n"], files=FileOptions("parquet"))) == 499_500

@@ -8,11 +8,12 @@ import pytest
 from dpstream.errors import ColumnMissing, DpstreamError, InvalidArgument, SourceDamaged, SourceMissing
 from dpstream.events import tables as module
 from dpstream.events import text_chunks
-from dpstream.events.tables import format_of, tables
+from dpstream.events.file_options import FileOptions
+from dpstream.events.tables import tables
 
 
-def read(path, columns, **more):
-    return pl.concat([table.frame for table in tables([str(path)], columns, **more)])
+def read(path, columns, note=lambda _: None, **more):
+    return pl.concat([table.frame for table in tables([str(path)], columns, files=FileOptions(**more), note=note)])
 
 
 def file(folder, content, name="log.csv"):
@@ -35,9 +36,24 @@ def file(folder, content, name="log.csv"):
         ("log.csv", "a,b\n1,2\n\n3,4\n", "line 3: an empty line"),
         ("log.csv", "a\n1\n\n3\n", "line 3: an empty line"),
         ("log.csv", 'a,b\n1,5" pipe\n2,y\n', "line 2: a quote that is opened here never ends"),
-        ("log.csv", "a,b\n1,2\né,3\n".encode("latin-1"), "line 3: not UTF-8: byte 0xe9; convert it first"),
-        ("log.csv", "é,a\n1,2\n".encode("latin-1"), "line 1: not UTF-8: byte 0xe9; convert it first"),
-        ("log.csv", "a,b\n1,2\n".encode("utf-16"), "line 1: not UTF-8: byte 0xff; convert it first"),
+        (
+            "log.csv",
+            "a,b\n1,2\né,3\n".encode("latin-1"),
+            "line 3: not UTF-8: byte 0xe9 ('é' in a file from Windows); encoding='cp1252'",
+        ),
+        (
+            "log.csv",
+            "é,a\n1,2\n".encode("latin-1"),
+            "line 1: not UTF-8: byte 0xe9 ('é' in a file from Windows); encoding='cp1252'",
+        ),
+        (
+            "log.csv",
+            "a,b\n1,2\n".encode("utf-16-le"),
+            "line 1: a NUL byte: this is not text, or it is UTF-16, which enc",
+        ),
+        ("log.csv", "a,b\n1,2\n".encode("utf-16")[:-1], "line 2: not utf-16: byte 0x0a"),
+        ("log.xlsx", "", "not an Excel file"),
+        ("log.xlsx", "a,b\n", "not an Excel file"),
         ("log.csv", "a,b\r1,2\r3,4\r", "line 1: lines end in a carriage return alone"),
         ("log.tsv", "a\tb\n1,2\t3\n1\t2\t3\n", "line 3: 3 fields, but the header names 2"),
         ("log.jsonl", '{"a": 1}\n\n{"a": \n', "line 3: not a line of JSON"),
@@ -67,7 +83,7 @@ def test_what_is_not_a_file(tmp_path):
     with pytest.raises(InvalidArgument, match=r"ending in .csv, "):
         read(file(tmp_path, "a\n1\n", "log.txt"), ["a"])
     with pytest.raises(InvalidArgument, match="file_format must be one of csv"):
-        format_of("log.csv", "xml")
+        FileOptions("xml")
     assert read(file(tmp_path, "a\n1\n", "log.txt"), ["a"], file_format="csv")["a"].to_list() == ["1"]
 
 

@@ -20,7 +20,7 @@ READ, STEPS, PEOPLE, WRITE = "What is counted", "Steps and releases", "People", 
 def count(
     files: Annotated[
         list[str] | None,
-        typer.Argument(help="CSV, JSON lines or Parquet files, also gzipped; - or none: standard input."),
+        typer.Argument(help="CSV, JSON lines, Parquet or Excel files; - or none: standard input."),
     ] = None,
     value: Annotated[
         str | None,
@@ -65,8 +65,25 @@ def count(
     file_format: Annotated[
         str | None,
         typer.Option(
-            "--format", help="csv, tsv, jsonl or parquet; by default the file's ending says it.", rich_help_panel=READ
+            "--format",
+            help="csv, tsv, jsonl, parquet or xlsx; by default the file's ending says it.",
+            rich_help_panel=READ,
         ),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            help="What stands between fields: ; or tab, ...; by default it is recognised.", rich_help_panel=READ
+        ),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            help="How characters are written: utf-8 (by default), cp1252, latin-1, utf-16.", rich_help_panel=READ
+        ),
+    ] = None,
+    sheet: Annotated[
+        str | None, typer.Option(help="The sheet of an Excel file; the first if left out.", rich_help_panel=READ)
     ] = None,
     time: Annotated[
         str | None,

@@ -10,7 +10,9 @@ from rich.text import Text
 
 from dpstream.budget import zcdp
 from dpstream.cli.budget_options import budget_in_words
+from dpstream.cli.option_words import in_options
 from dpstream.cli.output import number
+from dpstream.errors import DpstreamError
 from dpstream.events.counting import CountRun
 from dpstream.events.tally import TimeTally
 from dpstream.release.counter import Counter
@@ -21,6 +23,8 @@ __all__ = ["Notes"]
 
 #: Up to this horizon --verbose compares all mechanisms, which takes a moment.
 PLAN_STEPS = 20_000
+#: The options for what is recognised if they are left out.
+_RECOGNISED = {name: f"--{name.replace('_', '-')}" for name in ("delimiter", "encoding", "sheet", "time_format")}
 
 
 class Notes:
@@ -41,6 +45,10 @@ class Notes:
     def warn(self, text: str) -> None:
         """Print a warning; --quiet does not silence it."""
         self._console.print(Text.assemble(("warning: ", "bold yellow"), text))
+
+    def recognised(self, sentence: str) -> None:
+        """Print what was recognised in a file, in the words of the command line."""
+        self.note(in_options(DpstreamError(sentence), _RECOGNISED))
 
     def before(self) -> None:
         """Say what is promised to whom, and what of the releases is not private."""

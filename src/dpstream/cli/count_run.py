@@ -97,7 +97,7 @@ class CountCommand:
             # Before anything is spent: a target that cannot be written refuses the run.
             target = stack.enter_context(opened("--output", self.output))
             picture = stack.enter_context(opened("--plot", self.plot))
-            _read(run, sources, quiet=self.quiet)
+            _read(run, sources, notes, quiet=self.quiet)
             run.open()
             notes.before()
             kept: list[pl.DataFrame] = []
@@ -178,7 +178,7 @@ def _categories(values: str | None, values_file: Path | None) -> tuple[str, ...]
     return tuple(part.strip() for part in values.split(",") if part.strip()) if values else ()
 
 
-def _read(run: CountRun, sources: list[str], *, quiet: bool) -> None:
+def _read(run: CountRun, sources: list[str], notes: Notes, *, quiet: bool) -> None:
     tally = run.tally
     with reading_progress(sources, quiet=quiet) as show:
         done = 0
@@ -187,7 +187,7 @@ def _read(run: CountRun, sources: list[str], *, quiet: bool) -> None:
             nonlocal done
             done = count
 
-        for table in tables(sources, tally.columns, file_format=run.options.file_format, report=report):
+        for table in tables(sources, tally.columns, files=run.options.files, report=report, note=notes.recognised):
             tally.take(table)
             show(done, tally.rows)
 
@@ -259,7 +259,9 @@ def _follow(run: CountRun, notes: Notes, form: str) -> None:
         return 1.0
 
     idle = tick if by_clock else None
-    for table in tables([STDIN], tally.columns, file_format=run.options.file_format, at_once=True, idle=idle):
+    for table in tables(
+        [STDIN], tally.columns, files=run.options.files, at_once=True, idle=idle, note=notes.recognised
+    ):
         tally.take(table)
         if isinstance(tally, RowTally):
             emit(tally.steps)

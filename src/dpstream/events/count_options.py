@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
 from dpstream.errors import BudgetError, InvalidArgument, SettingsMissing
 from dpstream.events.count_settings import BUDGET, missing
+from dpstream.events.file_options import FileOptions
 from dpstream.events.measure import Measure
 from dpstream.events.tally import Order
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
@@ -25,6 +26,8 @@ __all__ = ["ROW", "CountOptions", "budget_of"]
 ROW = "row"
 #: The largest value that a row may have.
 MOST_PER_ROW = 2**40
+#: The settings that say how files are written.
+FILE_OPTIONS = tuple(field.name for field in fields(FileOptions))
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ class CountOptions:
         The column of timestamps and how long a step is; or None and "row": every row is a step.
     time_format, time_zone
         See `Timestamps`.
-    file_format
-        See `tables`; None: the file's ending says it.
+    files
+        How files are written.
     start
         A date of the first step; None: the first row's.
     through
@@ -65,7 +68,7 @@ class CountOptions:
     every: str = "1d"
     time_format: str | None = None
     time_zone: str | None = None
-    file_format: str | None = None
+    files: FileOptions = FileOptions()  # noqa: RUF009 - it never changes
     start: str | None = None
     through: str | None = None
     horizon: int | None = None
@@ -125,7 +128,7 @@ class CountOptions:
             every=given.get("every", "1d"),
             time_format=given.get("time_format"),
             time_zone=given.get("time_zone"),
-            file_format=given.get("file_format"),
+            files=FileOptions(**{name: given[name] for name in FILE_OPTIONS if name in given}),
             start=given.get("start"),
             through=given.get("through"),
             horizon=None if horizon is None else check_whole("horizon", horizon),
@@ -167,7 +170,7 @@ class CountOptions:
             "user": self.user,
             "max_contributions": self.max_contributions if self.user else None,
             "fold_case": self.fold_case or None,
-            "file_format": self.file_format,
+            **asdict(self.files),
             "decimal": measure.decimal if measure.value else None,
             "time_format": self.time_format,
             "any_order": self.order == "any" or None,

@@ -69,6 +69,9 @@ SETTINGS: dict[str, Setting] = {
     "max_users": Setting("whole", kept="run"),
     # How files are read, and what is made of the releases.
     "file_format": Setting(kept="default", option="format"),
+    "delimiter": Setting(kept="default"),
+    "encoding": Setting(kept="default"),
+    "sheet": Setting(kept="default"),
     "decimal": Setting(kept="default"),
     "time_format": Setting(kept="default"),
     "any_order": Setting("flag", kept="default"),

@@ -1,4 +1,4 @@
-"""Event logs as small Polars tables, one after the other: CSV, JSON lines and Parquet, from files or standard input.
+"""Event logs as small Polars tables, one after the other: CSV, JSON lines, Parquet and Excel, files and standard input.
 
 Text columns arrive as text and are read by whoever knows what they should be, so that a bad value can be shown as it
 stands in the file.
@@ -11,71 +11,33 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import polars as pl
 
-from dpstream.errors import ColumnMissing, InvalidArgument, SourceDamaged, SourceMissing
+from dpstream.errors import SourceDamaged, SourceMissing
+from dpstream.events.excel import sheet_of
+from dpstream.events.file_options import STDIN, FileOptions
+from dpstream.events.table import Table, check_columns
 from dpstream.events.text_chunks import Chunk, chunks
 from dpstream.events.waiting_reader import interruptible
 
-__all__ = ["FORMATS", "STDIN", "Format", "Table", "format_of", "tables"]
+__all__ = ["STDIN", "Table", "tables"]
 
-Format = Literal["csv", "tsv", "jsonl", "parquet"]
-FORMATS: tuple[Format, ...] = ("csv", "tsv", "jsonl", "parquet")
-STDIN = "-"
-_SUFFIXES: dict[str, Format] = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-}
 #: Rows of a table that comes from Parquet.
 PARQUET_ROWS = 1 << 20
-
-
-@dataclass(frozen=True)
-class Table:
-    """Some rows, and where they stand in their source."""
-
-    frame: pl.DataFrame
-    where: Callable[[int], str]
-
-
-def format_of(source: str, given: str | None) -> Format:
-    """The format of a source: as given, or by its suffix.
-
-    >>> format_of("events.csv.gz", None)
-    'csv'
-    """
-    known: dict[str, Format] = {name: name for name in FORMATS}
-    if given is not None:
-        if given not in known:
-            raise InvalidArgument("file_format", given, f"one of {', '.join(FORMATS)}")
-        return known[given]
-    if source == STDIN:
-        return "csv"
-    path = Path(source)
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if suffix.lower() not in _SUFFIXES:
-        raise InvalidArgument(
-            source, suffix, f"a file ending in {', '.join(_SUFFIXES)}, or `file_format` must be given"
-        )
-    return _SUFFIXES[suffix.lower()]
 
 
 def tables(
     sources: Sequence[str],
     columns: Sequence[str],
     *,
-    file_format: str | None = None,
+    files: FileOptions = FileOptions(),  # noqa: B008 - it never changes
     report: Callable[[int], object] = lambda _: None,
     at_once: bool = False,
     idle: Callable[[], float | None] | None = None,
+    note: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Table]:
     """These columns of these sources, in order, a bounded number of rows at a time.
 
@@ -85,24 +47,30 @@ def tables(
         Paths, or "-" for standard input.
     columns
         What is needed; none at all still gives tables with the right number of rows.
+    files
+        How the sources are written.
     report
         Called with the number of bytes read so far, of all sources together.
     at_once
         Give rows as they arrive (for a pipe).
     idle
         Called while a pipe has nothing to read; it returns after how many seconds it is to be called again.
+    note
+        Called with a sentence for each thing that was recognised and is not the usual: a semicolon between fields.
 
     Raises
     ------
     SourceMissing, SourceDamaged, ColumnMissing
         If a source is not there, cannot be read, or lacks a column.
+    MissingExtra
+        If what reads Excel files is not installed.
     """
     columns = list(dict.fromkeys(columns))  # one column may serve two purposes
     for source in sources:
-        format_of(source, file_format)
+        files.format_of(source)
     done = 0
     for source in sources:
-        kind = format_of(source, file_format)
+        kind = files.format_of(source)
         before = done
 
         def so_far(count: int, before: int = before) -> None:
@@ -113,10 +81,13 @@ def tables(
         with ExitStack() as stack:
             stream = stack.enter_context(_open(source, idle))
             name = "standard input" if source == STDIN else source
-            if kind == "parquet":
+            if kind in ("parquet", "xlsx"):
                 # Its end says what is in it: a pipe is kept, in memory, so that nothing is written in the clear.
                 content = io.BytesIO(stream.read()) if source == STDIN else source
-                yield from _parquet(content, name, columns, so_far)
+                if kind == "parquet":
+                    yield from _parquet(content, name, columns, so_far)
+                else:
+                    yield sheet_of(content, name, columns, files.sheet, note)
             else:
                 pieces = chunks(
                     stream,
@@ -124,7 +95,10 @@ def tables(
                     header=kind != "jsonl",
                     report=so_far,
                     at_once=at_once,
-                    separator="\t" if kind == "tsv" else ",",
+                    separator=files.separator or ("\t" if kind == "tsv" else None),
+                    codec=files.codec,
+                    columns=columns,
+                    note=note,
                 )
                 yield from _lines(pieces, name, columns) if kind == "jsonl" else _records(pieces, name, columns)
 
@@ -158,7 +132,7 @@ def _records(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iter
         options: dict[str, Any] = {"separator": chunk.separator, "infer_schema": False}
         if not names:
             names = _names(chunk, options)
-            _check_columns(name, columns, names)
+            check_columns(name, columns, names)
             _check_once(name, columns, chunk.repeated_names())
         if chunk.text == chunk.header:
             continue
@@ -187,7 +161,7 @@ def _lines(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iterat
         frame = _parsed(chunk, pl.read_ndjson, schema=dict.fromkeys(columns, pl.String) or None)
         _check_keys_once(chunk, frame.height, columns)
         if empty:
-            _check_columns(name, columns, _keys(chunk, frame, columns))
+            check_columns(name, columns, _keys(chunk, frame, columns))
         empty = False
         yield Table(frame, chunk.where)
 
@@ -230,7 +204,7 @@ def _parquet(
         raise SourceMissing(source=name, reason="is empty")
     try:
         schema = pl.read_parquet_schema(content)
-        _check_columns(name, columns, list(schema))
+        check_columns(name, columns, list(schema))
         lazy = pl.scan_parquet(content)
         total = lazy.select(pl.len()).collect().item()
         first = 0
@@ -273,9 +247,3 @@ def _check_keys_once(chunk: Chunk, rows: int, columns: Sequence[str]) -> None:
                 ) from None
             except (ValueError, RecursionError):
                 continue
-
-
-def _check_columns(name: str, columns: Sequence[str], present: list[str]) -> None:
-    for column in columns:
-        if column not in present:
-            raise ColumnMissing(source=name, column=column, columns=present)

@@ -11,7 +11,7 @@ import os
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, BinaryIO
@@ -19,17 +19,22 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from dpstream.errors import SourceDamaged
+from dpstream.events.encodings import as_utf8, not_utf8
+from dpstream.events.file_options import separator_in, separator_in_words
 
 __all__ = ["Chunk", "chunks"]
 
 #: Enough to keep all cores of a parser busy, little enough to hold several.
 CHUNK_BYTES = 1 << 24
+#: A separator is recognised by so many bytes at most.
+LOOKED_AT = 1 << 16
 #: A record longer than this is no record: a quote was opened and never closed.
 LONGEST_RECORD = 1 << 28
 #: Bytes that are counted at a time stay in cache.
 COUNTED_BYTES = 1 << 18
 _GZIP = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_NUL = "a NUL byte: this is not text, or it is UTF-16, which encoding='utf-16' reads"
 _NO_END = "a quote that is opened here never ends"
 
 
@@ -88,9 +93,9 @@ class Chunk:
             decoded = text.decode("utf-8")
         except UnicodeDecodeError as error:
             line = before + text.count(b"\n", 0, error.start)
-            return self._damaged(line, f"not UTF-8: byte {text[error.start]:#04x}; convert it first")
+            return self._damaged(line, not_utf8(text, error.start))
         if b"\0" in text:
-            return self._damaged(before + text.count(b"\n", 0, text.find(b"\0")), "a NUL byte: this is not text")
+            return self._damaged(before + text.count(b"\n", 0, text.find(b"\0")), _NUL)
         if not self.header:
             return None
         if b"\r" in self.header.rstrip(b"\r\n") and b'"' not in self.header:
@@ -149,9 +154,12 @@ def chunks(
     header: bool,
     report: Callable[[int], object] = lambda _: None,
     at_once: bool = False,
-    separator: str = ",",
+    separator: str | None = ",",
+    codec: str | None = None,
+    columns: Sequence[str] = (),
+    note: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Chunk]:
-    """Cut a stream of bytes into chunks of whole records.
+    """Cut a stream of bytes into chunks of whole records, in UTF-8.
 
     Parameters
     ----------
@@ -162,18 +170,32 @@ def chunks(
     at_once
         Give what has arrived, without waiting for more.
     separator
-        What stands between the fields of a record.
+        What stands between the fields of a record; None: recognised by the header and the first records.
+    codec
+        The encoding, if it is not UTF-8; see `as_utf8`.
+    columns
+        The columns that are needed, by which a separator is recognised.
+    note
+        Called with a sentence for each thing that was recognised and is not the usual.
 
     Raises
     ------
     SourceDamaged
-        If gzip ends early, or a quote never ends.
+        If gzip ends early, a quote never ends, or bytes are not of the encoding.
     """
     names = b""
     rest = b""
     line = start = 1
     begun = False
-    for block in _blocks(stream, source, at_once, report):
+
+    def recognised(beginning: bytes) -> str:
+        mark = separator_in(beginning.decode("utf-8", "replace"), columns)
+        if mark != ",":
+            name = separator_in_words(mark)
+            note(f"{source}: fields are separated by {name}s (delimiter={name!r}).")
+        return mark
+
+    for block in as_utf8(_blocks(stream, source, at_once, report), source, codec, note):
         data = rest + block if rest else block
         if not begun:
             begun = len(data) >= len(_BYTE_ORDER_MARK)
@@ -191,9 +213,11 @@ def chunks(
             names = _first_record(data[first:end])
             line += names.count(b"\n") + data.count(b"\n", 0, first)
             start = line
+            if separator is None:
+                separator = recognised(data[first : min(end, first + LOOKED_AT)])
             first += len(names)
         if first < end:
-            chunk = Chunk(source, names, b"".join((names, memoryview(data)[first:end])), line, separator)
+            chunk = Chunk(source, names, b"".join((names, memoryview(data)[first:end])), line, separator or ",")
             yield chunk
             line += chunk.lines
         rest = data[end:]
@@ -203,10 +227,11 @@ def chunks(
         raise SourceDamaged(where=f"{source}, line {line}", what=_NO_END)
     if header and rest and not names:
         names, rest = rest.lstrip(b"\r\n") + b"\n", b""
+        separator = separator or recognised(names)
         line = start = line + 1
     if rest or (names and line == start):
         # A header and nothing else is still worth checking its columns.
-        yield Chunk(source, names, names + (rest + b"\n" if rest else b""), line, separator)
+        yield Chunk(source, names, names + (rest + b"\n" if rest else b""), line, separator or ",")
 
 
 def _blocks(stream: BinaryIO, source: str, at_once: bool, report: Callable[[int], object]) -> Iterator[bytes]:
