@@ -12,7 +12,7 @@ import time
 import pytest
 
 from dpstream.errors import ForkedStream, StreamInUse
-from dpstream.turns import Turn, forks, in_turn
+from dpstream.turns import Turn, in_turn
 
 
 class Tickets:
@@ -40,8 +40,6 @@ class Tickets:
             except IndexError:
                 turn.wait()
         try:
-            if turn.forks != forks.count:
-                raise ForkedStream
             return self.unguarded()
         finally:
             turn.append(None)
@@ -189,7 +187,9 @@ def test_a_child_that_was_forked_in_the_middle_gets_no_result():
     try:
         number = tickets.take()
     except ForkedStream:
-        os._exit(0 if os.getpid() != parent else 2)
+        # What was under way gave the turn back, and the child still has none.
+        again = {name_of_error(tickets.take), name_of_error(tickets.take_inline)}
+        os._exit(0 if os.getpid() != parent and again == {"ForkedStream"} else 2)
     if os.getpid() != parent:  # pragma: no cover - the child went on with its parent's number
         os._exit(1)
     assert (number, told) == (0, [0])

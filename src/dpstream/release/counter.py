@@ -273,10 +273,10 @@ class Counter(ReleaseStream, Generic[Released]):
                 except IndexError:
                     turn.wait()
             try:
-                if turn.forks != forks.count:
-                    raise ForkedStream
                 if self._next == self._ready:
                     self._look_ahead()
+                    if turn.forks != forks.count:
+                        raise ForkedStream
                 ahead, i = self._ahead, self._next
                 # No call stands between these assignments, so an interrupt cannot come between them either.
                 self._shifted = shifted = self._shifted + x
