@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpstream.mechanisms.base import Mechanism
     from dpstream.noise import NoiseStream
     from dpstream.participation import Participation
-    from dpstream.release import ContributionLimit, Counter, Estimate, RunningSum, clip_contribution
+    from dpstream.release import ContributionLimit, Counter, Estimate, OpenCounter, RunningSum, clip_contribution
     from dpstream.release.plan import plan
     from dpstream.store import Store
 
@@ -39,6 +39,7 @@ __all__ = [
     "Estimate",
     "Mechanism",
     "NoiseStream",
+    "OpenCounter",
     "Participation",
     "PureDP",
     "RunningSum",
@@ -65,6 +66,7 @@ _HOMES = {
     "Estimate": "release",
     "Mechanism": "mechanisms.base",
     "NoiseStream": "noise",
+    "OpenCounter": "release",
     "Participation": "participation",
     "PureDP": "budget",
     "RunningSum": "release",

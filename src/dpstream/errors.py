@@ -7,6 +7,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · InvalidArgument (BudgetError, ParticipationError), NoiseLawError, KeyLengthError, OutputMismatch, StateError
     · CapacityError, DenseTooLarge, MechanismTooShort, NothingFits, SumsTooLarge
     · HorizonExceeded, HorizonRequired, NoReleaseYet, ReleaseNotKept, ForkedStream, StreamInUse, TooManyPeople
+    · TooManyPairs
     · InputTypeError, InputShapeError, InputNotFinite, InputOutOfBound
     · StoreError
       · NotAStore, StoreTooNew, StoreDamaged, StoreLost, StoreCopied, StoreOutdated, StoreMismatch
@@ -247,6 +248,16 @@ class TooManyPeople(_ErrorWithFields):
     message = (
         "this ContributionLimit has met {capacity} people, its capacity, and cannot count another one; nothing"
         " changed, and people it knows are still served. Build it with a larger capacity"
+    )
+    capacity: int
+
+
+class TooManyPairs(_ErrorWithFields):
+    """A new pair of a person and a name appeared when there was room to remember no more."""
+
+    message = (
+        "{capacity} pairs of a person and a name are remembered, the capacity, and no other can be counted; nothing"
+        " changed. Build it with a larger capacity"
     )
     capacity: int
 

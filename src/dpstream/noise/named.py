@@ -245,6 +245,10 @@ class NamedRows:
             at += chunk.put(at, tags[at - self._count :], after)
         self._count = end  # last: an interruption before leaves the names to be put there again
 
+    def cut(self, count: int) -> None:
+        """Forget the names from number `count` on."""
+        self._count = min(count, self._count)
+
     def at(self, t: int) -> NDArray[np.int64]:
         """Return the noise of release t for all names; cheap for the step after the last one, or that one."""
         t = self._noise._checked_step(t)
