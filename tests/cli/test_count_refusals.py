@@ -42,13 +42,26 @@ REFUSED = {
     "timestamp": (
         changed("2026-01-02", "2.1.2026"),
         USUAL,
-        "line 3, column 'when': expected a timestamp of the form %Y-%m-%d, got '2.1.2026'",
+        "line 3, column 'when': expected a timestamp of the form yyyy-mm-dd, got '2.1.2026'",
     ),
-    "all timestamps": (
+    "day or month": (
         "when\n03/04/2026\n",
         USUAL,
-        "line 2, column 'when': expected a timestamp such as 2026-01-31",
+        "line 2, column 'when': expected a day above 12 in some row, which tells the day from the month, got"
+        " '03/04/2026'; --time-format dd/mm/yyyy reads it as 3 April 2026, --time-format mm/dd/yyyy reads it as 4",
     ),
+    "day or month, with hours": (
+        "when\n03/04/2026 10:30\n",
+        USUAL,
+        "--time-format 'dd/mm/yyyy hh:mm' reads it as 3 April 2026",
+    ),
+    "days and months": (
+        "when\n13/04/2026\n04/14/2026\n",
+        USUAL,
+        "line 3, column 'when': expected a timestamp of the form dd/mm/yyyy, got '04/14/2026'; it can be read as mm/dd",
+    ),
+    "all timestamps": ("when\nlast Monday\n", USUAL, "line 2, column 'when': expected a timestamp such as 2026-01-31"),
+    "no time format": (GOOD, (*USUAL, "--time-format", "European"), "--time-format must be a form with day, month and"),
     "time format": (
         GOOD,
         (*USUAL, "--time-format", "%d.%m.%Y"),

@@ -100,8 +100,8 @@ def count(
     time_format: Annotated[
         str | None,
         typer.Option(
-            help="How timestamps are written, such as %d/%m/%Y; s, ms or us for numbers since 1970. ISO 8601 is"
-            " recognised.",
+            help="How timestamps are written: dd/mm/yyyy, 'mm/dd/yyyy hh:mm', %d/%m/%Y; s, ms or us for numbers since"
+            " 1970. By default it is recognised.",
             rich_help_panel=STEPS,
         ),
     ] = None,

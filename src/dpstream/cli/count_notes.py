@@ -76,8 +76,13 @@ class Notes:
             )
         if isinstance(tally, TimeTally):
             self._last_step(tally)
+            if tally.timestamps.recognised is not None:
+                self.recognised(tally.timestamps.recognised)
             if tally.timestamps.offsets and tally.timestamps.zone is None:
-                self.note("Timestamps have offsets and there is no --time-zone: steps are those of UTC.")
+                self.note(
+                    "Timestamps have offsets and there is no --time-zone: steps are those of UTC. For local days, give"
+                    " a zone, such as --time-zone Europe/Vienna."
+                )
 
     def after(self, report_dropped: float | None, output: Path | None, plot: Path | None) -> None:
         """Say what was read and released, and what was left out."""

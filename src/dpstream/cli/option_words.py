@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 
 from dpstream.errors import DpstreamError, InvalidArgument
@@ -49,7 +50,7 @@ def in_options(error: DpstreamError, options: Mapping[str, str]) -> str:
             return option if value == "True" else f"no {option}"
         if value.startswith("["):
             return f"{option} {','.join(part.strip(chr(39)) for part in value[1:-1].split(', '))}"
-        return f"{option} {value.strip(chr(39))}"
+        return f"{option} {shlex.quote(value.strip(chr(39)))}"
 
     if "any_order" in options:
         text = text.replace("order='any'", options["any_order"])

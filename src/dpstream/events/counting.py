@@ -240,7 +240,8 @@ class CountRun:
             self._check_steps(self.settings)
         else:
             if isinstance(tally, TimeTally) and tally.calendar is not None:
-                self.options = replace(self.options, start=tally.calendar.shown(0, 1)[0].isoformat())
+                first = tally.calendar.shown(0, 1)[0].isoformat()
+                self.options = replace(self.options, start=first, time_format=tally.timestamps.time_format)
             self._open_counter()
         if isinstance(tally, RowTally) and self.seen and self.published == self.seen:
             self._recognise()
