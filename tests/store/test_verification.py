@@ -12,6 +12,7 @@ import dpstream as dp
 from dpstream import mechanisms as m
 from dpstream.errors import InvalidArgument, StreamUnknown
 from dpstream.store import recovered_inputs, tables
+from dpstream.store.published import Publisher, is_published
 
 from .conftest import BUDGET, copy_of, everything, visits
 
@@ -150,7 +151,7 @@ def test_while_another_process_writes(path):
 
 
 def change_releases(store, change, name="visits"):
-    """Change the releases of a stream's only batch, and seal them as the store would."""
+    """Change the releases of a stream's only batch, seal them as the store would, and publish them."""
     home = store._files
     row = tables.read_stream(home.database, home.seals, name)
     seals = home.seals.stream(row.tag)
@@ -164,6 +165,9 @@ def change_releases(store, change, name="visits"):
         inputs = change(values, inputs)
         made = seals.seal_batch(first, count, values.tobytes(), inputs)
         connection.execute("UPDATE batches SET sealed = ?", (made,))
+        connection.execute("DELETE FROM published")
+    if is_published(row):
+        Publisher(home.database, seals).publish(row)
     store.check_seals()  # the seals show nothing
 
 

@@ -147,7 +147,7 @@ def no_durability() -> None:
     unwritten = 0
 
     @contextlib.contextmanager
-    def sometimes(self):
+    def sometimes(self, *, durable=True):
         nonlocal unwritten
         with self._lock:
             if not self.connection.in_transaction:

@@ -3,7 +3,8 @@
 from dpstream.store.composition import Spent
 from dpstream.store.durable_streams import DurableCounter, DurableSum
 from dpstream.store.ledger import Ingested
+from dpstream.store.published import PublishedStore
 from dpstream.store.store import Store
 from dpstream.store.tables import Release, StreamInfo
 
-__all__ = ["DurableCounter", "DurableSum", "Ingested", "Release", "Spent", "Store", "StreamInfo"]
+__all__ = ["DurableCounter", "DurableSum", "Ingested", "PublishedStore", "Release", "Spent", "Store", "StreamInfo"]

@@ -68,6 +68,12 @@ MIGRATIONS: tuple[str, ...] = (
         stream INTEGER PRIMARY KEY,
         sealed BLOB NOT NULL               -- keyed digests of the last batches, encrypted, a list of fixed size
     );
+    CREATE TABLE published (
+        stream INTEGER NOT NULL,
+        part INTEGER NOT NULL,
+        released BLOB NOT NULL,            -- releases of a counter, in clear, written once they are in `batches`
+        PRIMARY KEY (stream, part)
+    );
     CREATE TABLE noise_states (
         stream INTEGER NOT NULL,
         step INTEGER NOT NULL,
@@ -116,10 +122,16 @@ class Database:
                 _migrate(self.connection, found)
 
     @contextlib.contextmanager
-    def atomic(self) -> Iterator[sqlite3.Connection]:
-        """The only way to write: all of it is on the disk when this ends, or none of it ever was there."""
-        with self._lock:
+    def atomic(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """The only way to write: all of it is on the disk when this ends, or none of it ever was there.
+
+        With durable=False it survives a crash of the process at once, and one of the machine from the next commit on.
+        """
+        with self._lock, contextlib.ExitStack() as afterwards:
             try:
+                if not durable:
+                    afterwards.callback(self.connection.execute, "PRAGMA synchronous = FULL")
+                    self.connection.execute("PRAGMA synchronous = NORMAL")
                 self.connection.execute("BEGIN IMMEDIATE")
                 yield self.connection
                 self.connection.execute("COMMIT")

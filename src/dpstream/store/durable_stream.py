@@ -29,6 +29,7 @@ from dpstream.errors import (
     PositionMissing,
     PositionUnexpected,
     StoreClosed,
+    StoreError,
     StreamHasOpenSteps,
 )
 from dpstream.mechanisms.base import Mechanism
@@ -43,6 +44,7 @@ from dpstream.store.estimates import estimate_from_store, window_from_store
 from dpstream.store.lease import Lease
 from dpstream.store.ledger import close_steps
 from dpstream.store.people import Contributions, CountedPeople, as_contributions, read_people, write_people
+from dpstream.store.published import Publisher, is_published
 from dpstream.store.sealing import INPUT_BYTES, Seals
 from dpstream.store.store_files import StoreFiles
 from dpstream.store.tables import StreamRow, find_stream, noise_after, read_batches, save_noise_state
@@ -80,6 +82,7 @@ class DurableStream(Generic[L]):
         self._live: L | None = None  # read when it is needed
         self._rows_per_person: int | None = lease.row.settings["rows_per_person"]
         self._people: CountedPeople | None = None  # read when it is needed
+        self._publisher = Publisher(files.database, self._seals) if is_published(lease.row) else None
         self._counted: CountedPeople | None = None  # who is in the steps that are being added
         self._current()
 
@@ -357,9 +360,16 @@ class DurableStream(Generic[L]):
             if self._counted is not None:
                 self._people = self._counted
             lease.record = self._files.witness.mark(lease.slot, lease.record, t, row.ingests)
+            self._publish(values)
         except BaseException:
             self._live = self._people = None
             raise
+
+    def _publish(self, values: bytes = b"") -> None:
+        """Write in clear what is committed, the last of it `values`. A failure is mended by the next call."""
+        if self._publisher is not None:
+            with contextlib.suppress(StoreError):  # the steps are made: that much must not be lost on the caller
+                self._publisher.publish(self._lease.row, values)
 
     def _state_to_save(self, t: int) -> tuple[int, bytes] | None:
         """Return the noise's state if a restart would otherwise make too much noise again."""
@@ -415,6 +425,7 @@ class DurableStream(Generic[L]):
         # An interrupted commit may have succeeded, and not have been noted yet.
         if (lease.record.last, lease.record.ingests) != (row.t, row.ingests):
             lease.record = files.witness.mark(lease.slot, lease.record, row.t, row.ingests)
+        self._publish()
         return live
 
 

@@ -24,7 +24,7 @@ from dpstream.store.settings import check_name, settings_from_row
 from dpstream.store.store_files import StoreFiles
 from dpstream.store.tables import Batch, StreamRow, noise_after, read_batches, read_stream
 
-__all__ = ["RecoveredSteps", "TrueData", "recover_inputs"]
+__all__ = ["RecoveredSteps", "TrueData", "joined_batches", "recover_inputs"]
 
 #: Values that are worked on at a time: a few megabytes.
 PIECE_VALUES = 1 << 17
@@ -111,14 +111,13 @@ def recover_inputs(
     if first > last:
         return
     seals, shape = files.seals.stream(row.tag), settings.shape
-    most = max(1, PIECE_VALUES // math.prod(shape))
     exact = settings.lane == "exact"
     kind = np.dtype(np.int64 if exact else np.float64)
     before = np.zeros((1, *shape), dtype=kind)
     key = files.seals.noise_key(row.name, row.tag, row.configuration)
     noise, _ = noise_after(files.database, row, settings, key, max(first - 2, 0))
     start = max(first - 1, 1)
-    for batch in _pieces(read_batches(files.database, row, seals, start, last), most):
+    for batch in joined_batches(read_batches(files.database, row, seals, start, last), row):
         # Sums of numbers that were never counted may overflow: then they wrap, and are found to be wrong.
         sums = batch.values.astype(kind) - noise.block(len(batch.values)).astype(kind)
         inputs = np.diff(sums, axis=0, prepend=before)
@@ -129,8 +128,9 @@ def recover_inputs(
             yield RecoveredSteps(batch.first + skip, batch.values[skip:], sums[skip:], inputs[skip:], digests)
 
 
-def _pieces(batches: Iterator[Batch], most: int) -> Iterator[Batch]:
-    """Yield the same steps in pieces of `most`: a stream that was fed one by one has a batch a step."""
+def joined_batches(batches: Iterator[Batch], row: StreamRow) -> Iterator[Batch]:
+    """Yield the same steps in larger pieces: a stream that was fed one by one has a batch a step."""
+    most = max(1, PIECE_VALUES // math.prod(row.settings["shape"]))
     waiting: list[Batch] = []
     held = 0
     for batch in batches:

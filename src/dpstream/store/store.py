@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self, TypeVar, overload
 
-from numpy.typing import DTypeLike
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from dpstream.arguments import check_whole
 from dpstream.budget import Budget
@@ -41,7 +42,8 @@ from dpstream.store.ledger import check_ledger, check_open_steps
 from dpstream.store.master_key import KeySource
 from dpstream.store.people import CountedPeople, read_people, write_people
 from dpstream.store.process import this_process
-from dpstream.store.recovered_inputs import TrueData
+from dpstream.store.published import compare_published, is_published, published_steps
+from dpstream.store.recovered_inputs import TrueData, joined_batches
 from dpstream.store.settings import check_name, check_rows_per_person, check_settings, check_source, settings_from_row
 from dpstream.store.store_files import open_store_files
 from dpstream.store.tables import (
@@ -426,6 +428,22 @@ class Store:
             return rows
         return as_frame(rows, single_counts=row.settings["lane"] == "exact" and not row.settings["shape"])
 
+    def release_values(self, name: str, first: int = 1, last: int | None = None) -> NDArray[Any]:
+        """Return the releases of the steps from `first` to `last`, all by default, of shape (steps, *shape).
+
+        What `releases` returns, in one array. Raises InvalidArgument if a step was not released.
+        """
+        name, first = check_name(name), check_whole("first", first)
+        files = self._files
+        with files.turn():
+            row = read_stream(files.database, files.seals, name)
+            end = max(row.t, first - 1) if last is None else check_whole("last", last, least=first - 1)
+            if end > max(row.t, first - 1):
+                raise InvalidArgument("last", last, f"at most {row.t}, the last release of {name!r}")
+            batches = read_batches(files.database, row, files.seals.stream(row.tag), first, end)
+            nothing = np.empty((0, *row.settings["shape"]), dtype=row.settings["dtype"])
+            return np.concatenate([nothing, *(batch.values for batch in batches)])
+
     def estimate(
         self, name: str, confidence: float = 0.95, *, since: int = 0, through: int | None = None
     ) -> Estimate[Any]:
@@ -481,8 +499,15 @@ class Store:
             with files.database.snapshot():
                 for row in read_all_streams(files.database, files.seals):
                     seals = files.seals.stream(row.tag)
-                    for _ in read_batches(files.database, row, seals, 1, row.t):
-                        pass
+                    wrong = (
+                        is_published(row)
+                        and published_steps(files.database.rows, row, str(files.database.path)) > row.t
+                    )
+                    for batch in joined_batches(read_batches(files.database, row, seals, 1, row.t), row):
+                        wrong = wrong or bool(compare_published(files.database, row, batch.values, batch.first))
+                    if wrong:
+                        what = f"published releases of stream {row.name!r} are not the sealed ones"
+                        raise StoreDamaged(path=str(self.path), what=what)
                     if row.people is not None:
                         read_people(files.database, seals, row)
                     check_ledger(files.database, seals, row)

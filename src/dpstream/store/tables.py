@@ -10,7 +10,7 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.budget import Budget, check_budget
-from dpstream.errors import StateError, StreamUnknown
+from dpstream.errors import StateError, StoreDamaged, StreamUnknown
 from dpstream.noise.stream import NoiseStream
 from dpstream.participation import Participation
 from dpstream.release.settings import StreamSettings
@@ -42,6 +42,7 @@ __all__ = [
     "read_stream",
     "save_noise_state",
     "stream_info",
+    "unchecked_streams",
 ]
 
 #: Noise that is made again and thrown away is made in pieces of so many values.
@@ -135,6 +136,14 @@ def read_all_streams(database: Database, seals: StoreSeals) -> list[StreamRow]:
     """Return the rows of all streams, oldest first."""
     found = database.rows(f"SELECT {_COLUMNS} FROM streams ORDER BY id")  # noqa: S608
     return [_checked(row, database, seals) for row in found]
+
+
+def unchecked_streams(query: Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]], path: str) -> list[StreamRow]:
+    """Return the rows of all streams for a reader who has no key, oldest first; nothing in them is checked."""
+    rows = query(f"SELECT {_COLUMNS} FROM streams ORDER BY id", ())  # noqa: S608
+    if any(not isinstance(value, kind) for row in rows for value, kind in zip(row, _TYPES, strict=True)):
+        raise StoreDamaged(path=path, what="a row of the table of streams has values of the wrong kind")
+    return [StreamRow(*row) for row in rows]
 
 
 def _checked(row: tuple[Any, ...], database: Database, seals: StoreSeals) -> StreamRow:

@@ -27,6 +27,7 @@ from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import StreamSettings
 from dpstream.store.ledger import check_ledger
 from dpstream.store.people import read_people
+from dpstream.store.published import compare_published, is_published, published_steps
 from dpstream.store.recovered_inputs import RecoveredSteps, recover_inputs
 from dpstream.store.sealing import INPUT_BYTES, Seals
 from dpstream.store.settings import settings_from_row
@@ -46,6 +47,7 @@ NOT_RECORDED = "a release implies another input than the one recorded under its 
 NO_DIGEST = "an input was not recorded, although it had a position"
 NO_POSITION = "an input was recorded, although it had no position"
 NOT_OPEN = "an open step adds up to more than the stream accepts"
+NOT_PUBLISHED = "a published release is not the sealed one"
 OTHER_SUM = "a release implies another sum than the sealed one"
 
 #: Told what part of the work is done, from 0 to 1.
@@ -114,7 +116,7 @@ def verify(files: StoreFiles, name: str, report: Report | None = None) -> Verifi
 
 
 def _tables(files: StoreFiles, row: StreamRow) -> list[str]:
-    """What is wrong with the record of who was counted, and with the open steps, where there are any."""
+    """What is wrong with the record of who was counted, with open steps, and with the number of published releases."""
     seals = files.seals.stream(row.tag)
     findings = []
     try:
@@ -130,6 +132,11 @@ def _tables(files: StoreFiles, row: StreamRow) -> list[str]:
         findings.append(damage.what)
     except InputOutOfBound:
         findings.append(NOT_OPEN)
+    try:
+        if is_published(row) and published_steps(files.database.rows, row, str(files.database.path)) > row.t:
+            findings.append(f"there are published releases past its last step {row.t:,}")
+    except StoreDamaged as damage:
+        findings.append(damage.what)
     return findings
 
 
@@ -146,7 +153,12 @@ def _check_releases(
         else:
             allowed = np.concatenate([slack[None], _slack(settings, piece)])
             refused, slack = _refused_vectors(settings, piece, allowed), allowed[-1]
-        for what, steps in ((NOT_ACCEPTED, refused), *_other_inputs(row, settings, seals, piece)):
+        differ = compare_published(files.database, row, piece.releases, piece.first)
+        for what, steps in (
+            (NOT_ACCEPTED, refused),
+            (NOT_PUBLISHED, differ),
+            *_other_inputs(row, settings, seals, piece),
+        ):
             if steps:
                 wrong[what].add(steps)
         sums = piece.sums[-1]
