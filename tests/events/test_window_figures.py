@@ -10,8 +10,13 @@ import pytest
 import dpstream as dp
 from dpstream.errors import InvalidArgument, NoReleaseYet, StreamUnknown
 from dpstream.events.stored_stream import StoredStream
-from dpstream.events.window_figures import window_figures
+from dpstream.events.window_figures import window_figures as figures_of
 from dpstream.release.error_bars import change_error, error_bars
+
+
+def window_figures(stream, *arguments, **more):
+    return figures_of(stream.released(), *arguments, **more)
+
 
 DAYS = {"time": "when", "every": "1d", "time_zone": None, "start": "2026-01-01"}  # a Thursday
 
@@ -124,6 +129,21 @@ def test_categories_and_hours(tmp_path):
         check(stream, values, row, t, since, category=i % 3)
     assert str(table["from"][3]) == "2026-03-29 00:00:00+01:00"
     assert str(table["through"][3]) == "2026-03-29 23:00:00+02:00"
+
+
+def test_amounts(tmp_path):
+    """Cents that were counted are shown as amounts, to the last digit."""
+    stream, values = made(tmp_path, source=DAYS | {"value": "price", "unit": "0.01"})
+    table = window_figures(stream, "1mo")
+    assert [str(value) for value in table["value"]] == [
+        f"{x / 100:.2f}" for x in np.diff(values[[30, 58, 69]], prepend=0)
+    ]
+    stddev, _ = change_error(stream.settings, 59, 31, 0.95)
+    assert table["stddev"][1] == pytest.approx(stddev / 100, rel=1e-4)
+    assert table["steps"].to_list() == [31, 28, 11]
+    total = stream.released().table()
+    assert str(total["value"][-1]) == f"{values[-1] / 100:.2f}"
+    assert total["step"].to_list() == list(range(1, 71))
 
 
 def test_a_stream_without_dates(tmp_path):

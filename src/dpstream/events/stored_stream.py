@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +15,7 @@ from dpstream.errors import InvalidArgument, StreamUnknown
 from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.measure import OTHER
 from dpstream.events.release_table import ReleaseTable
+from dpstream.events.released import Released
 from dpstream.events.windows import Window
 from dpstream.release.settings import StreamSettings
 from dpstream.store import Store, StreamInfo
@@ -89,6 +91,15 @@ class StoredStream:
         """Return all releases, one row for each step."""
         rows = self._store.releases(self.name)
         return np.array([row.value for row in rows], dtype=np.int64).reshape(len(rows), *self.info.shape)
+
+    @property
+    def unit(self) -> Decimal:
+        """What a whole number stands for: 0.01 where cents are counted."""
+        return Decimal(self.source.get("unit") or 1)
+
+    def released(self) -> Released:
+        """Return all releases with what they are of."""
+        return Released(self.settings, self.releases(), self.calendar, self.names, self.unit)
 
     def table(
         self,

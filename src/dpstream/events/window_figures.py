@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dpstream.arguments import check_probability
 from dpstream.errors import InvalidArgument, NoReleaseYet
 from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.release_table import significant
-from dpstream.events.stored_stream import StoredStream
+from dpstream.events.released import Released, in_amounts
 from dpstream.events.windows import Window
 from dpstream.release.change_errors import change_errors
 
-__all__ = ["window_figures"]
+__all__ = ["Spans", "figures_of", "spans_of", "window_figures"]
 
 WholeArray = NDArray[np.int64]
 
 
+class Spans(NamedTuple):
+    """Windows of steps: how many steps are up to the end of each and before it, and whether it is whole."""
+
+    t: WholeArray
+    since: WholeArray
+    complete: NDArray[np.bool_]
+
+
 def window_figures(
-    stream: StoredStream,
+    released: Released,
     over: str,
     *,
     every: str | None = None,
@@ -29,12 +38,14 @@ def window_figures(
     through: str | None = None,
     confidence: float = 0.95,
 ) -> pl.DataFrame:
-    """Return what a stream counted in each window, with error bars, from the releases that it has made.
+    """Return what was counted in each window, with error bars, from the releases that a stream has made.
 
     No budget is spent. A window that was not asked for when the stream began is answered with its true error.
 
     Parameters
     ----------
+    released
+        The releases: `StoredStream(store, name).released()`.
     over
         How long a window is: 7d, 1w (from Monday to Sunday), 1mo (a month of the calendar), or a number of steps.
     every
@@ -61,30 +72,43 @@ def window_figures(
     InvalidArgument
         If a window is no whole number of steps, or no window ends between the dates.
     """
-    confidence = check_probability("confidence", confidence)
+    spans = spans_of(released, over, every=every, rolling=rolling, start=start, through=through)
+    return figures_of(released, spans, confidence)
+
+
+def spans_of(
+    released: Released,
+    over: str,
+    *,
+    every: str | None = None,
+    rolling: bool = False,
+    start: str | None = None,
+    through: str | None = None,
+) -> Spans:
+    """Return the windows that `window_figures` tells of."""
     if rolling and every is not None:
         raise InvalidArgument("every", every, "left out with `rolling`: a window ends with every step")
-    values = stream.releases()
-    if not len(values):
+    steps, calendar = len(released.values), released.calendar
+    if not steps:
         raise NoReleaseYet
-    calendar, window = stream.calendar, _window("over", over, stream.every)
-    first, last = _between(calendar, start, through, len(values))
+    window = _window("over", over, released.every)
+    first, last = _between(calendar, start, through, steps)
     if rolling:
-        t = np.arange(1, len(values) + 1)
-        since, complete = window.stretches(calendar, 0, len(values))
+        t = np.arange(1, steps + 1)
+        since, complete = window.stretches(calendar, 0, steps)
     elif every is None or every == over:
-        since, t, first_is_whole = _one_after_the_other(calendar, window, len(values), first)
-        complete = (t <= len(values)) & (first_is_whole | (since > 0))
-        t = np.minimum(t, len(values))
+        since, t, first_is_whole = _one_after_the_other(calendar, window, steps, first)
+        complete = (t <= steps) & (first_is_whole | (since > 0))
+        t = np.minimum(t, steps)
     else:
-        _, t, _ = _one_after_the_other(calendar, _window("every", every, stream.every), len(values), first)
-        t = t[t <= len(values)]
-        since, complete = window.stretches(calendar, 0, len(values))
+        _, t, _ = _one_after_the_other(calendar, _window("every", every, released.every), steps, first)
+        t = t[t <= steps]
+        since, complete = window.stretches(calendar, 0, steps)
         since, complete = since[t - 1], complete[t - 1]
     chosen = (t > first) & (t <= last)
     if not chosen.any():
         raise InvalidArgument("over", over, "such that a window ends between the dates")
-    return _table(stream, values, t[chosen], since[chosen], complete[chosen], confidence)
+    return Spans(t[chosen], since[chosen], complete[chosen])
 
 
 def _window(argument: str, text: str, every: str | None) -> Window:
@@ -132,20 +156,15 @@ def _one_after_the_other(
     return edges[:-1][there], edges[1:][there], first_is_whole
 
 
-def _table(
-    stream: StoredStream,
-    values: WholeArray,
-    t: WholeArray,
-    since: WholeArray,
-    complete: NDArray[np.bool_],
-    confidence: float,
-) -> pl.DataFrame:
+def figures_of(released: Released, spans: Spans, confidence: float = 0.95) -> pl.DataFrame:
+    """Return the figures of these windows as a table; see `window_figures`."""
+    values, (t, since, complete) = released.values, spans
     change = values[t - 1]
     change[since > 0] -= values[since[since > 0] - 1]
-    stddev, off = change_errors(stream.settings, t, since, confidence)
-    k = len(stream.names) or 1
+    stddev, off = change_errors(released.settings, t, since, confidence)
+    k = len(released.names) or 1
     off = np.repeat(off, k)
-    calendar = stream.calendar
+    calendar = released.calendar
     if calendar is None:
         begins = pl.Series(np.arange(1, len(values) + 1))
     else:
@@ -156,12 +175,12 @@ def _table(
         "through": begins[np.repeat(t - 1, k)],
         "steps": np.repeat(t - since, k),
         "complete": np.repeat(complete, k),
-        "category": pl.Series(stream.names or [""])[np.tile(np.arange(k), len(t))],
+        "category": pl.Series(released.names or [""])[np.tile(np.arange(k), len(t))],
         "value": change.reshape(-1),
         "stddev": np.repeat(significant(stddev), k),
         "low": change.reshape(-1) - off,
         "high": change.reshape(-1) + off,
     }
-    if not stream.names:
+    if not released.names:
         del columns["category"]
-    return pl.DataFrame(columns)
+    return in_amounts(pl.DataFrame(columns), released.unit, ("value", "stddev", "low", "high"))

@@ -1,0 +1,72 @@
+"""Released: the releases of a counter together with what they count; all of it is public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dpstream.events.amounts import AmountReader
+from dpstream.events.calendar import Calendar
+from dpstream.events.release_table import ReleaseTable
+from dpstream.events.windows import Window
+from dpstream.release.settings import StreamSettings
+
+__all__ = ["Released", "in_amounts"]
+
+
+@dataclass(frozen=True)
+class Released:
+    """All releases that a counter has made so far, and what they are of.
+
+    Attributes
+    ----------
+    settings
+        Those of the counter.
+    values
+        The releases, one row for each step, in whole units.
+    calendar
+        When steps begin; None: steps have no dates.
+    names
+        The categories, in order; () for single numbers.
+    unit
+        What a whole number stands for: 0.01 where cents are counted.
+    """
+
+    settings: StreamSettings
+    values: NDArray[np.int64]
+    calendar: Calendar | None = None
+    names: tuple[str, ...] = ()
+    unit: Decimal = Decimal(1)
+
+    @property
+    def every(self) -> str | None:
+        """How long a step is; None if steps have no dates."""
+        return None if self.calendar is None else self.calendar.every
+
+    def table(self, *, confidence: float = 0.95, windows: Iterable[Window] = ()) -> pl.DataFrame:
+        """Return all releases with their error bars, and those of windows."""
+        table = ReleaseTable(self.settings, self.calendar, self.names, confidence=confidence, windows=windows)
+        frame = table.rows(self.values)
+        return in_amounts(
+            frame, self.unit, [name for name in frame.columns if name not in ("step", "start", "category")]
+        )
+
+
+def in_amounts(frame: pl.DataFrame, unit: Decimal, columns: Iterable[str]) -> pl.DataFrame:
+    """Return a table with amounts in place of numbers of units, in these columns."""
+    if unit == 1:
+        return frame
+    reader, found = AmountReader(unit, "."), []
+    for name in columns:
+        if frame[name].dtype.is_float():
+            # By way of text: 0.07 times 3 would be 0.21000000000000002.
+            amounts = [float(f"{one * float(unit):.5g}") for one in frame[name].to_list()]
+            found.append(pl.Series(name, amounts, dtype=pl.Float64))
+        else:
+            found.append(frame.select(reader.in_unit(pl.col(name))).to_series())
+    return frame.with_columns(found)
