@@ -152,6 +152,32 @@ def count(
             help="The chance that a true total is between low and high; 0.95 if left out.", rich_help_panel=STEPS
         ),
     ] = None,
+    windows: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LENGTH,LENGTH,…",
+            help="Also what was counted in the last so many days, weeks, months or steps up to each release: 1d,7d,1mo."
+            " From the same releases, without further budget; the noise is fitted to them.",
+            rich_help_panel=STEPS,
+        ),
+    ] = None,
+    non_negative: Annotated[
+        bool,
+        typer.Option(
+            "--non-negative",
+            help="Also a column in which values below 0 are 0. Its error bars are not exact.",
+            rich_help_panel=STEPS,
+        ),
+    ] = False,
+    monotone: Annotated[
+        bool,
+        typer.Option(
+            "--monotone",
+            help="Also a column with the largest total released so far, which never falls. Its error bars are not"
+            " exact.",
+            rich_help_panel=STEPS,
+        ),
+    ] = False,
     rho: Rho = None,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -257,6 +283,9 @@ def count(
 
     Example: dpstream count visits.csv --time when --from 2026-01-01 --through 2026-02-28 --user patient
     --max-contributions 3 --epsilon 1 --horizon 365
+
+    Example: dpstream count visits.csv --time when --from 2026-01-01 --through 2026-02-28 --epsilon 1 --delta 1e-6
+    --horizon 365 --windows 1d,7d,1mo
 
     Example: dpstream count visits.csv --time when --from 2026-01-01 --rho 0.5 --unbounded --store visits.db
     --output totals.csv

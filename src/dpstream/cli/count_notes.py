@@ -15,6 +15,7 @@ from dpstream.cli.output import number
 from dpstream.errors import DpstreamError
 from dpstream.events.counting import CountRun
 from dpstream.events.tally import TimeTally
+from dpstream.release.change_errors import change_errors
 from dpstream.release.counter import Counter
 from dpstream.release.least_budget import largest_error
 from dpstream.release.plan import plan
@@ -62,6 +63,8 @@ class Notes:
         self.note(self._promise())
         error = options.measure.reader.shown(self._largest_error())
         self.note(f"Noise: at most ±{error} ({100 * options.confidence:g} %).")
+        if options.windows:
+            self.note(self._windows())
         if options.time is None:
             counts = options.measure.value is None and options.measure.by is None
             self.warn(
@@ -98,6 +101,8 @@ class Notes:
             self._clipped(tally.clipped)
         if tally.people is not None:
             self._dropped(report_dropped)
+        if options.non_negative or options.monotone:
+            self.note(self._views())
         for path in (output, plot):
             if path is not None:
                 self.note(f"Written: {path}")
@@ -178,6 +183,26 @@ class Notes:
         steps = run.horizon or max(run.closed, 1)
         bound = settings.distance
         return largest_error(settings.mechanism, settings.budget, bound, steps, run.options.confidence)
+
+    def _windows(self) -> str:
+        """How exact each window is where it is least so, among the releases of this run and those before."""
+        run, shown = self._run, self._run.options.measure.reader.shown
+        steps, calendar = run.closed, run.tally.calendar if isinstance(run.tally, TimeTally) else None
+        words = []
+        for window in run.options.windows:
+            since = window.since(calendar, 0, steps)
+            _, off = change_errors(run.settings, np.arange(1, steps + 1), since, run.options.confidence)
+            words.append(f"{window.name} at most ±{shown(int(off.max(initial=0)))}")
+        return f"Windows: {', '.join(words)}; as long as there are fewer steps, since the first."
+
+    def _views(self) -> str:
+        options = self._run.options
+        named = [name for name in ("non_negative", "monotone") if getattr(options, name)]
+        are = "is a view" if len(named) == 1 else "are views"
+        return (
+            f"{' and '.join(named)} {are} of the releases, without further budget; low and high are those of the"
+            " releases: for the views they are not exact."
+        )
 
     def _choice(self) -> str:
         run = self._run

@@ -218,20 +218,35 @@ def as_text(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def print_rows(frame: pl.DataFrame, title: str, console: Console) -> None:
-    """Print rows for people to read; a narrow terminal gets fewer columns, but whole numbers."""
-    text = as_text(frame)
+    """Print rows for people to read; a narrow terminal gets fewer columns, but whole numbers.
+
+    A window is one column with its error bar: 244 ±19. In a terminal that is still too narrow lines run over.
+    """
+    text = _windows_in_one_column(as_text(frame))
     rows = {name: [_shown(cell) for cell in text[name]] for name in text.columns}
     widths = {name: max(map(len, [name, *cells])) for name, cells in rows.items()}
-    for dropped in (("stddev",), ("step",), ("low", "high")):
+    views = tuple(name for name in widths if name.endswith("_non_negative"))
+    for dropped in (views, ("stddev",), ("step",), ("low", "high")):
         if sum(widths.values()) + 3 * len(widths) + 1 > console.width:
             widths = {name: width for name, width in widths.items() if name not in dropped}
     table = Table(title=title, title_justify="left", title_style="bold")
     for name, width in widths.items():
-        side: Literal["left", "right"] = "right" if text.schema[name].is_numeric() else "left"
+        right = text.schema[name].is_numeric() or name not in frame.columns or frame.schema[name].is_numeric()
+        side: Literal["left", "right"] = "right" if right else "left"
         table.add_column(name, justify=side, no_wrap=True, min_width=width)
     for row in zip(*(rows[name] for name in widths), strict=True):
         table.add_row(*row)
-    console.print(table)
+    show_table(console, table)
+
+
+def _windows_in_one_column(frame: pl.DataFrame) -> pl.DataFrame:
+    import polars as pl
+
+    for name in [name for name in frame.columns if f"{name}_low" in frame.columns]:
+        pairs = zip(frame[name], frame[f"{name}_high"], strict=True)
+        cells = pl.Series(name, [f"{_shown(value)} ±{_shown(high - value)}" for value, high in pairs], dtype=pl.String)
+        frame = frame.with_columns(cells).drop(f"{name}_stddev", f"{name}_low", f"{name}_high")
+    return frame
 
 
 def _shown(cell: object) -> str:

@@ -16,6 +16,7 @@ from dpstream.events.count_settings import BUDGET, missing
 from dpstream.events.file_options import FileOptions
 from dpstream.events.measure import Measure
 from dpstream.events.tally import Order
+from dpstream.events.windows import Window, windows_of
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.catalogue import mechanism_named
 from dpstream.release.settings import Neighbours, check_neighbours
@@ -57,7 +58,9 @@ class CountOptions:
         The column of user ids, how many rows of one user are counted, how many users a store has room for, and whether
         ids that differ in letter case only are one user.
     mechanism
-        "auto", a mechanism, or a function that makes one for a horizon and a noise law.
+        "auto", a mechanism, or a function that makes one for a horizon and a noise law. "auto" is fitted to `windows`.
+    confidence, windows, non_negative, monotone
+        What is told beside each total; see `ReleaseTable`.
     store, name
         The file that remembers the stream, and the stream's name in it.
     """
@@ -81,6 +84,9 @@ class CountOptions:
     mechanism: str | Mechanism | Callable[[int | None, NoiseLaw], Mechanism] = "auto"
     neighbours: Neighbours = "add-remove"
     confidence: float = 0.95
+    windows: tuple[Window, ...] = ()
+    non_negative: bool = False
+    monotone: bool = False
     store: Path | None = None
     name: str = "count"
 
@@ -91,6 +97,12 @@ class CountOptions:
             for argument in ("start", "through", "until"):
                 if getattr(self, argument) is not None:
                     raise InvalidArgument(argument, getattr(self, argument), "used with `time`: rows have no dates")
+        for window in self.windows:
+            window.longest(self.step)
+        if self.monotone and self.measure.signed:
+            raise InvalidArgument(
+                "monotone", True, "left out with `value`: amounts may be negative, and totals may fall"
+            )
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], order: Order | None = None) -> CountOptions:
@@ -141,6 +153,9 @@ class CountOptions:
             mechanism=partial(mechanism_named, chosen) if by_name else chosen,
             neighbours=side,
             confidence=check_probability("confidence", given.get("confidence", 0.95)),
+            windows=windows_of(given.get("windows", ())),
+            non_negative=bool(given.get("non_negative")),
+            monotone=bool(given.get("monotone")),
             store=None if given.get("store") is None else Path(given["store"]),
             name=given.get("name", "count"),
         )
@@ -151,6 +166,11 @@ class CountOptions:
         if self.through is not None or self.time is None or self.order == "late":
             return self.through
         return "now" if self.store is not None or self.until is not None else None
+
+    @property
+    def step(self) -> str | None:
+        """How long a step is; None if steps have no dates."""
+        return None if self.time is None else self.every
 
     def kept(self) -> dict[str, Any]:
         """The settings that a stream remembers, by name, as JSON; those that have no value are left out."""
@@ -175,6 +195,9 @@ class CountOptions:
             "time_format": self.time_format,
             "any_order": self.order == "any" or None,
             "confidence": self.confidence,
+            "windows": [window.text for window in self.windows] or None,
+            "non_negative": self.non_negative or None,
+            "monotone": self.monotone or None,
         }
         return {name: value for name, value in settings.items() if value is not None}
 

@@ -76,6 +76,9 @@ SETTINGS: dict[str, Setting] = {
     "time_format": Setting(kept="default"),
     "any_order": Setting("flag", kept="default"),
     "confidence": Setting("number", kept="default"),
+    "windows": Setting("texts", kept="default"),
+    "non_negative": Setting("flag", kept="default"),
+    "monotone": Setting("flag", kept="default"),
     # Of one run.
     "through": Setting(kept="run"),
     "store": Setting(kept="run"),

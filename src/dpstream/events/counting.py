@@ -20,12 +20,13 @@ from dpstream.events.count_settings import BUDGET, SETTINGS, continued
 from dpstream.events.last_step import last_step
 from dpstream.events.old_rows import OldRows, compare_with_recorded
 from dpstream.events.people import People
+from dpstream.events.release_table import ReleaseTable
 from dpstream.events.tally import Order, RowTally, TimeTally
 from dpstream.events.timestamps import Timestamps
+from dpstream.events.windows import fitting_lengths
 from dpstream.mechanisms.base import Mechanism
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.counter import Counter
-from dpstream.release.error_bars import error_bars
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import StreamSettings
 from dpstream.store import DurableCounter, Store, StreamInfo
@@ -69,6 +70,7 @@ class CountRun:
     def __init__(self, options: CountOptions, store: Store | None = None) -> None:
         self.counter: Counter[Any] | DurableCounter | None = None
         self._fingerprints: ContributionLimit | None = None
+        self._table: ReleaseTable | None = None
         #: How many rows and steps the tally had when its steps were checked.
         self._checked = (0, 0)
         self.store = store or _store_at(options.store)
@@ -168,6 +170,7 @@ class CountRun:
             per_person=options.measure.most * options.max_contributions,
             mechanism=self._mechanism(horizon),
             neighbours=options.neighbours,
+            windows=self._windows(info),
         )
         self._check_steps(settings)
         if options.store is None:
@@ -203,6 +206,12 @@ class CountRun:
     def _mechanism(self, horizon: int | None) -> Mechanism | str:
         chosen = self.options.mechanism
         return chosen if isinstance(chosen, (str, Mechanism)) else chosen(horizon, self.options.budget.noise)
+
+    def _windows(self, info: StreamInfo | None) -> tuple[int, ...]:
+        """The windows that the mechanism is fitted to: those of the stream, or of the first run if it is new."""
+        if info is not None and self.store is not None:
+            return self.store.settings(info.name).windows
+        return fitting_lengths(self.options.windows, self.options.step, self.horizon)
 
     # -- releasing ----------------------------------------------------------------------------------------------------
 
@@ -313,23 +322,21 @@ class CountRun:
     # -- tables -------------------------------------------------------------------------------------------------------
 
     def rows(self, first: int, values: NDArray[np.int64]) -> pl.DataFrame:
-        """Releases from step `first` (from 0) on as a table, with their error bars."""
-        stddev, off = error_bars(self.settings, first + 1, len(values), self.options.confidence)
-        columns: dict[str, Any] = {"step": np.arange(first + 1, first + len(values) + 1)}
-        if isinstance(self.tally, TimeTally):
-            assert self.tally.calendar is not None  # noqa: S101
-            columns["start"] = self.tally.calendar.shown(first, len(values))
-        # By way of text: rounding to figures in floating point would give 6.846299999999999e-79.
-        shown = pl.Series([float(f"{one:.5g}") for one in stddev.tolist()], dtype=pl.Float64)
-        frame = pl.DataFrame(columns).with_columns(stddev=shown, off=pl.Series(off))
-        names = self.options.measure.names
-        if names:
-            frame = frame[np.repeat(np.arange(len(values)), len(names))]
-            frame = frame.with_columns(category=pl.Series(names)[np.tile(np.arange(len(names)), len(values))])
-        frame = frame.with_columns(value=pl.Series(values.reshape(-1)))
-        present = [name for name in ("step", "start", "category", "value", "stddev") if name in frame.columns]
-        frame = frame.select(*present, low=pl.col("value") - pl.col("off"), high=pl.col("value") + pl.col("off"))
-        return self.options.measure.in_unit(frame)
+        """Releases from step `first` (from 0) on as a table, with their error bars; steps are given in order."""
+        if self._table is None:
+            options, tally = self.options, self.tally
+            self._table = ReleaseTable(
+                self.settings,
+                tally.calendar if isinstance(tally, TimeTally) else None,
+                options.measure.names,
+                confidence=options.confidence,
+                windows=options.windows,
+                non_negative=options.non_negative,
+                monotone=options.monotone,
+            )
+        if self._table.t < first:
+            self._table.skip(self.recorded()[self._table.t : first])
+        return self.options.measure.in_unit(self._table.rows(values))
 
     def frames(self, closed: int) -> Iterator[pl.DataFrame]:
         """All releases as tables, those of earlier runs first; if there are none, one table without rows."""
