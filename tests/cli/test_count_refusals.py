@@ -211,7 +211,7 @@ REFUSED = {
     "undeclared category": (
         changed("south", "east"),
         (*USUAL, *BY),
-        "line 3, column 'ward': expected one of the categories (north, south); --undeclared other counts the rest",
+        "line 3, column 'ward': expected one of the categories (north, south), got 'east'; --undeclared other counts",
     ),
     "undeclared what": (GOOD, (*USUAL, *BY, "--undeclared", "drop"), "--undeclared must be refuse or other"),
     "other twice": (GOOD, (*USUAL, "--by", "ward", "--values", "a,other", "--undeclared", "other"), "without the name"),

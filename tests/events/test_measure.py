@@ -9,6 +9,9 @@ from dpstream.errors import InvalidArgument, RowRefused
 from dpstream.events.measure import Measure
 from dpstream.events.tables import Table
 
+#: What is said of a cell that is empty.
+EMPTY = "missing='skip' leaves such rows out, missing='0' counts them as 0"
+
 
 def table(**columns):
     return Table(pl.DataFrame(columns), lambda row: f"line {row + 2}")
@@ -88,13 +91,13 @@ def test_units_other_than_powers_of_ten():
         ("1,234.50", ".", "0.01", "got '1,234.50'"),
         ("12.5.0", ".", "0.01", "got '12.5.0'"),
         ("€ 12", ".", "0.01", "got '€ 12'"),
-        (".", ".", "0.01", "got '.'"),
-        ("-", ".", "0.01", "got '-'"),
+        (".", ".", "0.01", f"got '.'; {EMPTY}"),
+        ("-", ".", "0.01", f"got '-'; {EMPTY}"),
         ("200.01", ".", "0.01", "got '200.01'; clip=True counts it as 200.00"),
         ("-9" + 40 * "9", ".", "0.01", "got '-9" + 40 * "9" + "'"),
         (0.125, ".", "0.01", "got 0.125; for amounts such as 0.125, give unit='0.001'"),
         (float("inf"), ".", "0.01", "got inf"),
-        (float("nan"), ".", "0.01", "got nan"),
+        (float("nan"), ".", "0.01", f"got nan; {EMPTY}"),
     ],
 )
 def test_amounts_that_are_refused_say_what_to_type(given, decimal, unit, said):

@@ -68,6 +68,7 @@ def test_bad_values_are_named(bad):
     with pytest.raises(RowRefused) as caught:
         read(["2026-01-31", "2026-01-31", bad])
     given = "an empty cell" if bad is None else repr(bad)
+    given += "; missing='skip' leaves such rows out" if bad in ("", None, "NaN", " ") else ""
     assert str(caught.value) == f"line 4, column 'when': expected a timestamp of the form yyyy-mm-dd, got {given}"
 
 

@@ -51,7 +51,8 @@ def count(
         str | None, typer.Option(help="One total for each category in this column.", rich_help_panel=READ)
     ] = None,
     categories: Annotated[
-        str | None, typer.Option("--values", help="The categories there are: a,b,c.", rich_help_panel=READ)
+        str | None,
+        typer.Option("--values", help="The categories there are: a,b,c or 'a,\"b, c\"'.", rich_help_panel=READ),
     ] = None,
     values_file: Annotated[
         Path | None, typer.Option(help="The categories there are, one a line.", rich_help_panel=READ)
@@ -60,6 +61,22 @@ def count(
         str | None,
         typer.Option(
             help="Other categories: refuse them (if left out), or count them together as other.", rich_help_panel=READ
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=VALUE",
+            help="Count only rows that have this value; may be given several times. A rule that everybody may know.",
+            rich_help_panel=READ,
+        ),
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            help="Rows with an empty cell (also NA, null, -): refuse them (if left out), skip them, or a category or"
+            " an amount to count them as.",
+            rich_help_panel=READ,
         ),
     ] = None,
     file_format: Annotated[

@@ -92,9 +92,10 @@ class Notes:
         run = self._run
         tally, options = run.tally, run.options
         released = run.published - run.seen
-        self.note(f"{number(tally.rows, 'row')} read; {number(released, 'step')} released.")
+        self.note(f"{number(tally.rows_read, 'row')} read; {number(released, 'step')} released.")
         if run.seen:
             self.note(f"{number(run.seen, 'step')} {'was' if run.seen == 1 else 'were'} released in earlier runs.")
+        self._not_selected()
         if isinstance(tally, TimeTally):
             self._left_out(tally)
         if tally.clipped:
@@ -154,6 +155,17 @@ class Notes:
                 " showed twice, and were taken to be in the first."
             )
         self._empty_steps(tally)
+
+    def _not_selected(self) -> None:
+        """Say how many rows --where and --missing left out."""
+        rows = self._run.tally.filter
+        if rows.outside:
+            self.note(f"{number(rows.outside, 'row')} {'is' if rows.outside == 1 else 'are'} not of --where.")
+        for column, skipped in rows.skipped.items():
+            self.warn(
+                f"{number(skipped, 'row')} with an empty cell in {column!r} {'is' if skipped == 1 else 'are'} not"
+                " counted (--missing skip)."
+            )
 
     def _clipped(self, rows: int) -> None:
         measure = self._run.options.measure

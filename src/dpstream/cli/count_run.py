@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shlex
 import sys
 from collections.abc import Iterator
@@ -175,7 +176,14 @@ def _categories(values: str | None, values_file: Path | None) -> tuple[str, ...]
             return tuple(line.strip() for line in values_file.read_text(encoding="utf-8").splitlines() if line.strip())
         except (OSError, ValueError) as error:
             raise InvalidArgument("--values-file", str(values_file), f"a file of UTF-8 text ({error})") from None
-    return tuple(part.strip() for part in values.split(",") if part.strip()) if values else ()
+    try:
+        # With quotes as in a CSV file: '"Smith, J",B' are two.
+        parts = next(csv.reader([values or ""], skipinitialspace=True, strict=True), [])
+    except csv.Error:
+        raise InvalidArgument(
+            "--values", values, "categories with commas between them, and quotes around one that has a comma itself"
+        ) from None
+    return tuple(part.strip() for part in parts if part.strip())
 
 
 def _read(run: CountRun, sources: list[str], notes: Notes, *, quiet: bool) -> None:

@@ -15,6 +15,7 @@ from dpstream.errors import BudgetError, InvalidArgument, SettingsMissing
 from dpstream.events.count_settings import BUDGET, missing
 from dpstream.events.file_options import FileOptions
 from dpstream.events.measure import Measure
+from dpstream.events.row_rules import RowFilter, RowRules
 from dpstream.events.tally import Order
 from dpstream.events.windows import Window, windows_of
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
@@ -45,6 +46,8 @@ class CountOptions:
         See `Timestamps`.
     files
         How files are written.
+    rules
+        Which rows are counted.
     start
         A date of the first step; None: the first row's.
     through
@@ -72,6 +75,7 @@ class CountOptions:
     time_format: str | None = None
     time_zone: str | None = None
     files: FileOptions = FileOptions()  # noqa: RUF009 - it never changes
+    rules: RowRules = RowRules()  # noqa: RUF009 - it never changes
     start: str | None = None
     through: str | None = None
     horizon: int | None = None
@@ -141,6 +145,7 @@ class CountOptions:
             time_format=given.get("time_format"),
             time_zone=given.get("time_zone"),
             files=FileOptions(**{name: given[name] for name in FILE_OPTIONS if name in given}),
+            rules=RowRules(tuple(given.get("where", ())), given.get("missing", "refuse")),
             start=given.get("start"),
             through=given.get("through"),
             horizon=None if horizon is None else check_whole("horizon", horizon),
@@ -172,6 +177,10 @@ class CountOptions:
         """How long a step is; None if steps have no dates."""
         return None if self.time is None else self.every
 
+    def row_filter(self) -> RowFilter:
+        """Return what applies the rules to the rows of a run."""
+        return RowFilter(self.rules, self.measure, self.time, self.user)
+
     def kept(self) -> dict[str, Any]:
         """The settings that a stream remembers, by name, as JSON; those that have no value are left out."""
         measure = self.measure
@@ -190,6 +199,8 @@ class CountOptions:
             "user": self.user,
             "max_contributions": self.max_contributions if self.user else None,
             "fold_case": self.fold_case or None,
+            "where": sorted(self.rules.where) or None,
+            "missing": None if self.rules.missing == "refuse" else self.rules.missing,
             **asdict(self.files),
             "decimal": measure.decimal if measure.value else None,
             "time_format": self.time_format,

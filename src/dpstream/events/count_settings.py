@@ -49,6 +49,8 @@ SETTINGS: dict[str, Setting] = {
     "by": Setting(),
     "categories": Setting("texts", option="values"),
     "undeclared": Setting(),
+    "where": Setting("texts"),
+    "missing": Setting(),
     "user": Setting(),
     "max_contributions": Setting("whole"),
     "fold_case": Setting("flag", option="user_fold_case"),

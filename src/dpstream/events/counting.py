@@ -132,7 +132,7 @@ class CountRun:
         options = self.options
         horizon = ENDLESS if options.horizon is None else options.horizon
         if options.time is None:
-            return RowTally(options.measure, None, horizon, self.seen)
+            return RowTally(options.measure, None, horizon, self.seen, options.row_filter())
         zone, until, end = options.time_zone, options.until, options.end
         timestamps = Timestamps(options.time, options.time_format, zone)
         return TimeTally(
@@ -147,6 +147,7 @@ class CountRun:
             through=None if end is None or options.order == "open" else last_step(end, zone),
             order=options.order,
             seen=self.seen,
+            row_filter=options.row_filter(),
         )
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpstream.errors import InvalidArgument, RowRefused
 from dpstream.events.amounts import AmountReader, DecimalMark, positive_decimal
+from dpstream.events.cells import EMPTY_REMEDY, as_text, is_empty
 from dpstream.events.tables import Table
 
 __all__ = ["OTHER", "Amounts", "Measure"]
@@ -151,7 +152,7 @@ class Measure:
         reader, given = self.reader, column[row]
         kind = "a whole number" if reader.unit == 1 else f"a multiple of {reader.unit:f}"
         if units is None:
-            remedy = reader.remedy(given)
+            remedy = f"{EMPTY_REMEDY}, missing='0' counts them as 0" if is_empty(given) else reader.remedy(given)
         else:
             remedy = f"clip=True counts it as {reader.shown(max(self.least, min(self.most, units)))}"
         allowed = f"{kind} from {reader.shown(self.least)} to {reader.shown(self.most)} (per_person={self.per_person})"
@@ -168,12 +169,22 @@ class Measure:
         if self.by is None:
             return None
         column = table.frame[self.by]
-        known = column.cast(pl.String).cast(pl.Enum(list(self.categories)), strict=False).to_physical().cast(pl.Int64)
+        known = as_text(column).cast(pl.Enum(list(self.categories)), strict=False).to_physical().cast(pl.Int64)
         if not known.null_count():
             return known.to_numpy()
         if self.undeclared == "other":
             return known.fill_null(len(self.categories)).to_numpy()
         row = int(known.is_null().arg_max() or 0)
         shown = ", ".join(self.categories[:20]) + (", ..." if len(self.categories) > 20 else "")
-        allowed = f"one of the categories ({shown}); undeclared='other' counts the rest together"
-        raise RowRefused(where=table.where(row), column=self.by, given=column[row], allowed=allowed)
+        remedy = "undeclared='other' counts the rest together"
+        if is_empty(column[row]):
+            remedy += f", {EMPTY_REMEDY}"
+        elif any("," in name for name in self.categories) or "," in str(column[row]):
+            remedy += "; a category with a comma is given in quotes"
+        raise RowRefused(
+            where=table.where(row),
+            column=self.by,
+            given=column[row],
+            allowed=f"one of the categories ({shown})",
+            remedy=remedy,
+        )

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dpstream.errors import InvalidArgument, RowRefused
+from dpstream.events.cells import EMPTY_REMEDY
 from dpstream.events.tables import Table
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.person_id import WHITE_SPACE, person_id
@@ -59,8 +60,9 @@ class People:
         users = person_ids(given, fold_case=self._fold_case)
         if users.null_count():
             row = int(rows[int(users.is_null().arg_max() or 0)])
+            given = table.frame[self.column][row]
             raise RowRefused(
-                where=table.where(row), column=self.column, given=table.frame[self.column][row], allowed="a user"
+                where=table.where(row), column=self.column, given=given, allowed="a user", remedy=EMPTY_REMEDY
             )
         frame = pl.DataFrame({"user": users, "step": steps})
         if users.n_unique() == users.len():  # the same answers, in half the time

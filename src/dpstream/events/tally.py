@@ -14,6 +14,7 @@ from dpstream.errors import HorizonExceeded, RowRefused, SourceDamaged
 from dpstream.events.calendar import Calendar
 from dpstream.events.measure import Measure
 from dpstream.events.people import CONTRIBUTIONS, People
+from dpstream.events.row_rules import RowFilter, RowRules
 from dpstream.events.tables import Table
 from dpstream.events.timestamps import Timestamps
 
@@ -32,15 +33,20 @@ class Tally(ABC):
     Attributes
     ----------
     rows
-        How many rows were read.
+        How many rows were taken, those that `filter` leaves out not included.
+    filter
+        Leaves out the rows that are not to be counted, before anything else looks at them.
     clipped
         How many rows had an amount beyond the limit, and count as the limit.
     contributions
         Whose rows were counted in which step, since it was last emptied.
     """
 
-    def __init__(self, measure: Measure, people: People | None, horizon: int) -> None:
+    def __init__(
+        self, measure: Measure, people: People | None, horizon: int, row_filter: RowFilter | None = None
+    ) -> None:
         self.measure = measure
+        self.filter = row_filter or RowFilter(RowRules(), measure)
         self.people = people
         self.horizon = horizon
         self.rows = self.clipped = 0
@@ -63,6 +69,11 @@ class Tally(ABC):
     @abstractmethod
     def inputs(self, first: int, count: int) -> NDArray[np.int64]:
         """The inputs of these steps (the first is 0): one row each, one entry a category if there are any."""
+
+    @property
+    def rows_read(self) -> int:
+        """How many rows were read, those that are left out included."""
+        return self.rows + self.filter.outside + self.filter.skipped.total()
 
     def _columns(self) -> list[str]:
         return self.measure.columns + ([self.people.column] if self.people else [])
@@ -87,21 +98,29 @@ class Tally(ABC):
 class RowTally(Tally):
     """Every row is a step; a row that may not be counted is a step that adds nothing."""
 
-    def __init__(self, measure: Measure, people: People | None, horizon: int, seen: int = 0) -> None:
-        super().__init__(measure, people, horizon)
+    def __init__(
+        self,
+        measure: Measure,
+        people: People | None,
+        horizon: int,
+        seen: int = 0,
+        row_filter: RowFilter | None = None,
+    ) -> None:
+        super().__init__(measure, people, horizon, row_filter)
         self.seen = seen
         self._amounts: list[NDArray[np.int64]] = []
         self._places: list[NDArray[np.int64]] = []
 
     @property
     def columns(self) -> list[str]:
-        return self._columns()
+        return self._columns() + self.filter.columns
 
     @property
     def steps(self) -> int:
         return self.rows
 
     def take(self, table: Table) -> None:
+        table = self.filter.apply(table)
         height = table.frame.height
         if self.rows + height > self.horizon:
             raise HorizonExceeded(horizon=self.horizon, step=self.rows + height)
@@ -167,8 +186,9 @@ class TimeTally(Tally):
         through: Callable[[Calendar, int], int] | None = None,
         order: Order = "sorted",
         seen: int = 0,
+        row_filter: RowFilter | None = None,
     ) -> None:
-        super().__init__(measure, people, horizon)
+        super().__init__(measure, people, horizon, row_filter)
         self._timestamps = timestamps
         self._every = every
         self._order = order
@@ -188,7 +208,7 @@ class TimeTally(Tally):
 
     @property
     def columns(self) -> list[str]:
-        return [self._timestamps.column, *self._columns()]
+        return [self._timestamps.column, *self._columns(), *self.filter.columns]
 
     @property
     def timestamps(self) -> Timestamps:
@@ -212,6 +232,7 @@ class TimeTally(Tally):
             self.calendar.lay_out(self._closed)
 
     def take(self, table: Table) -> None:
+        table = self.filter.apply(table)
         if not table.frame.height:
             return
         moments = self._timestamps.read(table)

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import polars as pl
 
 from dpstream.errors import InvalidArgument, RowRefused
+from dpstream.events.cells import EMPTY_REMEDY, is_empty
 from dpstream.events.tables import Table
 from dpstream.events.time_formats import (
     EPOCHS,
@@ -172,6 +173,8 @@ class Timestamps:
 
     def _remedy(self, given: object) -> str:
         """What to type if a value that cannot be read is meant."""
+        if is_empty(given):
+            return EMPTY_REMEDY
         if self._form is None or not isinstance(given, str) or self._form.text in EPOCHS:
             return ""
         twin = self._form.twin(given)
