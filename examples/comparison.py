@@ -50,7 +50,7 @@ def compare(
     """Tune and run all contenders; print a table and draw it into `folder`."""
     print(f"{title}: {budget}, {steps} steps, {participation}; rates {rates}, {keys} keys\n")
     print(f"{'':28} {'error':>7} {'memory':>6} {'rate':>5}   accuracy (mean ± standard error)", flush=True)
-    rows = []
+    rows, at_the_edge = [], []
     for name, mechanism in contenders(steps, participation):
         start = time.perf_counter()
         tuned = max(rates, key=lambda rate: run(mechanism, rate, fixed_key("tuning")))
@@ -61,7 +61,10 @@ def compare(
         spent = time.perf_counter() - start
         print(f"{name:28} {noise:>7} {memory:>6} {tuned:>5}   {mean:.3f} ± {error:.3f}   {spent:.0f} s", flush=True)
         rows.append((name, mean, error))
+        at_the_edge += [name] if tuned in (min(rates), max(rates)) else []
     print("\nerror: root mean square of the noise in the running sums, for gradients clipped to norm 1")
+    if at_the_edge:
+        print(f"best at the first or last rate tried, so that a wider grid may do better: {', '.join(at_the_edge)}")
     folder.mkdir(parents=True, exist_ok=True)
     _draw(title, budget, rows, keys, folder)
 

@@ -94,7 +94,7 @@ def main() -> None:
         steps=chosen.epochs * batches,
         participation=dp.Participation(times=chosen.epochs, separation=batches),
         budget=dp.approx_dp(chosen.epsilon, DELTA),
-        rates=chosen.rates or [0.05, 0.2, 0.8],
+        rates=chosen.rates or [0.05, 0.1, 0.2, 0.4, 0.8],
         keys=chosen.keys,
         folder=chosen.output,
     )

@@ -91,6 +91,22 @@ def test_parameters_of_16_bits_get_noise_of_32(dtype):
     assert run.t == 1
 
 
+def test_no_vector_is_made_for_the_noise():
+    """Noise is added to a gradient chunk by chunk: nothing as large as the gradient is made for it."""
+    import tracemalloc
+
+    size = 400_000
+    run = private({"w": torch.zeros(size, requires_grad=True)}, mechanism=dp.mechanisms.BufferedToeplitz(12), threads=1)
+    gradient = torch.zeros(size)
+    run.privatize({"w": gradient})
+    tracemalloc.start()
+    try:
+        run.privatize({"w": gradient})
+        assert tracemalloc.get_traced_memory()[1] < 4 * size / 4
+    finally:
+        tracemalloc.stop()
+
+
 def test_float64_has_noise_of_float64():
     module = net().double()
     run = private(module)
@@ -100,16 +116,26 @@ def test_float64_has_noise_of_float64():
     assert np.array_equal(given["0.weight"].numpy().ravel(), expected)
 
 
-def test_prefix_noise_is_that_of_the_running_sum():
+def test_prefix_noise_for_ftrl():
+    """Running sums get the noise of the release, as copies: noise that stayed in them would be added up."""
     module = net()
     run = private(module, which="prefix")
+    start = {name: p.detach().clone() for name, p in module.named_parameters()}
+    running = sums(module)
     for _ in range(3):
-        made = run.privatize(sums(module))
+        for name in running:
+            running[name] += 0.5
+        noisy = run.privatize(running)
+        with torch.no_grad():
+            for name, p in module.named_parameters():
+                p.copy_(start[name] - 0.1 * noisy[name])
+    assert all(bool((total == 1.5).all()) for total in running.values())
     key = derive_key(
         fixed_key("torch"), purpose="training parameter", configuration={"name": "0.weight", "which": "prefix"}
     )
-    expected = dp.NoiseStream(MECHANISM, run.settings.scale, 600, key=key).block(3)[-1]
-    assert np.array_equal(made["0.weight"].numpy().ravel(), expected)
+    release = dp.NoiseStream(MECHANISM, run.settings.scale, 600, key=key).block(3)[-1] + np.float32(1.5)
+    expected = start["0.weight"].ravel() - 0.1 * torch.from_numpy(release)
+    assert torch.equal(module[0].weight.detach().ravel(), expected)
 
 
 def test_a_checkpoint_through_torch_save(tmp_path):

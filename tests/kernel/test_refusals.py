@@ -40,18 +40,22 @@ def good(name: str) -> list[Any]:
         "flag_unsafe": lambda: [bytes(512), "normal"],
         "flag_tails": lambda: [bytes(512)],
         "increment_step": lambda: [
-            words, 1.0, 1.0, TABLE.copy(), 1, zeros((1, n)), zeros((3, n), real), zeros(n), 0, n, zeros(n, real)
+            words, 1.0, 1.0, TABLE.copy(), 1, zeros((1, n)), zeros((3, n), real), zeros(n), 0, n, zeros(n, real), 0
         ],
         "increment_block": lambda: [
             zeros((n, d)), zeros(n), TABLE.copy(), zeros((4, d)), zeros(d), zeros((n, d))
         ],
         "banded_step": lambda: [
-            words, 1.0, 1.0, zeros(b), zeros((b, n), real), 0, zeros(n), 0, n, zeros(n, real)
+            words, 1.0, 1.0, zeros(b), zeros((b, n), real), 0, zeros(n), 0, n, zeros(n, real), 0
         ],
         "stack_step": lambda: [words, 1.0, words, 0.5, zeros(n, real), zeros(n, real), zeros(n, real)],
+        "stack_increment": lambda: [
+            words, 1.0, words, 0.5, zeros(n, real), zeros(n, real), zeros(n, real), zeros(n, real)
+        ],
         "recurrence_step": lambda: [
             words, 1.0, 1.0, zeros(b), zeros(b), zeros((1, n)), zeros((2, n), real), 0, n, zeros(n, real)
         ],
+        "add_increment": lambda: [zeros(n, real), zeros(n, real), zeros(n, real)],
         "release": lambda: [zeros(n, real), zeros(n), zeros(n, real), 0.5],
         "squared_norm": lambda: [zeros(n, real)],
         "stack_block": lambda: [
@@ -88,8 +92,12 @@ WRITTEN = {
     "banded_step_f64": [4, 6, 9],
     "stack_step_f32": [5, 6],
     "stack_step_f64": [5, 6],
+    "stack_increment_f32": [5, 6, 7],
+    "stack_increment_f64": [5, 6, 7],
     "recurrence_step_f32": [5, 6, 9],
     "recurrence_step_f64": [5, 6, 9],
+    "add_increment_f32": [1, 2],
+    "add_increment_f64": [1, 2],
     "release_f32": [1, 2],
     "squared_norm_f32": [],
     "stack_block_f64": [6, 8],
@@ -188,6 +196,8 @@ def test_the_wrong_number_of_dimensions(kernel: ModuleType, name: str, position:
         "normal",
         "laplace",
         "stack_step",
+        "stack_increment",
+        "add_increment",
         "release",
         "squared_norm",
         "round_guarded",
@@ -227,7 +237,7 @@ def test_overlapping_buffers(kernel: ModuleType, name: str) -> None:
                 and other.dtype == arguments[i].dtype
                 and other.shape == arguments[i].shape
             )
-            if j == i or not same or (name.startswith("stack_step") and (i, j) in ((5, 4), (4, 5))):
+            if j == i or not same or (name.startswith(("stack_step", "stack_incr")) and (i, j) in ((5, 4), (4, 5))):
                 continue
             arguments[j] = arguments[i]
             with pytest.raises(ValueError, match="overlap"):

@@ -165,6 +165,8 @@ def test_stack_step(
     assert_both_same(compiled, f"stack_step_{suffix}", node, 1.7, pad, 0.3, base, top, out)
     if not padded:
         assert_both_same(compiled, f"stack_step_{suffix}", node, 1.7, None, 0.3, base, top, None)
+    last, to = rng.standard_normal((2, n)).astype(dtype)
+    assert_both_same(compiled, f"stack_increment_{suffix}", node, 1.7, pad, 0.3, base, top, last, to)
 
 
 @pytest.mark.parametrize("suffix", ["f32", "f64"])
@@ -180,6 +182,10 @@ def test_stack_step_is_the_transform_and_two_sums(kernel: ModuleType, rng: np.ra
     getattr(kernel, f"stack_step_{suffix}")(node, 1.7, pad, 0.3, top, top, out)  # in place
     assert_same(top, base + z[:n] * dtype(1.7))
     assert_same(out, top + zpad[:n] * dtype(0.3))
+    top, last, to = base.copy(), z[:n].copy(), zpad[:n].copy()
+    getattr(kernel, f"stack_increment_{suffix}")(node, 1.7, pad, 0.3, top, top, last, to)
+    assert_same(to, zpad[:n] + (out - z[:n]))
+    assert_same(last, out)
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -227,7 +233,9 @@ def test_increment_step(
     total = rng.standard_normal(n) if summed else None
     for lo, hi in ((0, n), (n // 2 // tile * tile, n), (0, n // 3)):
         args = (words(rng, hi - lo, tile), 1.3, 0.9, TABLE, slow, slow_state, fast_state, total, lo, hi)
-        assert_both_same(compiled, f"increment_step_{suffix}", *args, np.empty(hi - lo, dtype))
+        for add in (0, 1):
+            out = rng.standard_normal(hi - lo).astype(dtype)
+            assert_both_same(compiled, f"increment_step_{suffix}", *args, out, add)
 
 
 @pytest.mark.parametrize("summed", [False, True])
@@ -250,7 +258,9 @@ def test_banded_step(
     ring, total = rng.standard_normal((bands, n)).astype(dtype), rng.standard_normal(n) if summed else None
     for lo, hi in ((0, n), (n // 2 // tile * tile, n), (0, n // 3)):
         args = (words(rng, hi - lo, tile), 1.3, 0.9, rng.standard_normal(bands), ring, max(bands - 2, 0), total, lo, hi)
-        assert_both_same(compiled, f"banded_step_{suffix}", *args, np.empty(hi - lo, dtype))
+        for add in (0, 1):
+            out = rng.standard_normal(hi - lo).astype(dtype)
+            assert_both_same(compiled, f"banded_step_{suffix}", *args, out, add)
 
 
 @pytest.mark.parametrize("suffix", ["f32", "f64"])
@@ -267,6 +277,17 @@ def test_recurrence_step_in_chunks(kernel: ModuleType, rng: np.random.Generator,
     step(source[:cut], 1.3, 0.9, gaps, weights, slow_too, fast_too, 0, cut, parts[:cut])
     for a, b in ((whole, parts), (slow, slow_too), (fast, fast_too)):
         assert_same(a, b)
+
+
+@pytest.mark.parametrize("suffix", ["f32", "f64"])
+def test_add_increment(compiled: ModuleType, rng: np.random.Generator, suffix: str) -> None:
+    for n in SIZES:
+        noise, last, out = rng.standard_normal((3, n)).astype(np.float32 if suffix == "f32" else np.float64)
+        assert_both_same(compiled, f"add_increment_{suffix}", noise, last, out)
+        expected = out + (noise - last)
+        getattr(compiled, f"add_increment_{suffix}")(noise, last, out)
+        assert_same(out, expected)
+        assert_same(last, noise)
 
 
 @pytest.mark.parametrize("spread", [1e-3, 1.0, 1e7])

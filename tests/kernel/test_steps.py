@@ -246,7 +246,11 @@ def test_increment_steps_filter_by_complex_poles(
         out = np.empty((n, d), dtype)
         step = getattr(kernel, f"increment_step_{suffix}")
         for t in range(n):
-            step(z[t].astype(dtype), 1.0, scale[t], table, slow, slow_state, fast, total, 0, d, out[t])
+            before = slow_state.copy(), fast.copy(), None if total is None else total.copy()
+            step(z[t].astype(dtype), 1.0, scale[t], table, slow, slow_state, fast, total, 0, d, out[t], 0)
+            added = np.full(d, 0.75, dtype)
+            step(z[t].astype(dtype), 1.0, scale[t], table, slow, *before, 0, d, added, 1)
+            np.testing.assert_array_equal(added, out[t] + dtype(0.75))
         assert np.abs(out - expected).max() < error * np.abs(expected).max()
     block, state = np.empty((n, d)), np.zeros((5, d))
     kernel.increment_block_f64(z, scale, table, state, np.zeros(d) if summed else None, block)
@@ -265,8 +269,8 @@ def test_banded_steps_invert_the_band(kernel: ModuleType, rng: np.random.Generat
     ring, total, increments, out = np.zeros((bands, d)), np.zeros(d), np.empty((n, d)), np.empty(d)
     again = ring.copy()
     for t in range(n):
-        kernel.banded_step_f64(z[t], 2.0, 3.0, coefficients, ring, t % bands, None, 0, d, increments[t])
-        kernel.banded_step_f64(z[t], 2.0, 3.0, coefficients, again, t % bands, total, 0, d, out)
+        kernel.banded_step_f64(z[t], 2.0, 3.0, coefficients, ring, t % bands, None, 0, d, increments[t], 0)
+        kernel.banded_step_f64(z[t], 2.0, 3.0, coefficients, again, t % bands, total, 0, d, out, 0)
         np.testing.assert_array_equal(ring, again)
         np.testing.assert_allclose(out, increments[: t + 1].sum(axis=0), rtol=0, atol=1e-11)
     response = np.zeros(n)

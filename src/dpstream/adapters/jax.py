@@ -189,8 +189,8 @@ class _Host:
                 raise StepsReleased(step=t, released=noise.t)
             noise.seek(t, discard_later_steps=self.discard_later_steps)
         self.discard_later_steps = False
-        made: dict[str, NDArray[Any]] = {}
-        noise.step(lambda name, values: made.update({name: values.reshape(noise.parts[name].shape).copy()}))
+        made = {name: np.empty(part.shape, part.dtype) for name, part in noise.parts.items()}
+        noise.step(lambda name, values: values.write_to(made[name].reshape(-1)))
         return tuple(made[name] for name in self.names)
 
     def noise_or_nan(self, t: Any, finite: Any) -> tuple[NDArray[Any], ...]:

@@ -16,14 +16,14 @@ The noise of every parameter tensor is made by a `dpstream.NoiseStream` on the h
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpstream.adapters.training_noise import Part, TrainingNoise, Which
+from dpstream.adapters.training_noise import Part, PartNoise, TrainingNoise, Which
 from dpstream.adapters.training_settings import GaussianBudget, TrainingSettings
 from dpstream.budget import Budget
 from dpstream.errors import GradientMismatch, GradientNotFinite, MissingExtra, ParametersChanged
@@ -127,6 +127,7 @@ class PrivateGradients:
             mechanism=mechanism,
             coordinates=max(1, sum(part.coordinates for part in parts.values())),
         )
+        self._which = which
         self._noise = TrainingNoise(
             self._settings, parts, key=key, which=which, threads=threads, count=_is_first_worker()
         )
@@ -170,6 +171,9 @@ class PrivateGradients:
     def privatize(self, gradient_sums: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Add the next step's noise, in place, to the sums of the clipped gradients, and return them.
 
+        For running sums (``which="prefix"``) the noisy sums are copies: those given go on to the next step without
+        noise. They are true data, to be kept as secret as the examples.
+
         Give the *sum* over the examples, before it is divided by the batch size: float64 for parameters of float64,
         otherwise float32, also for parameters of 16 bits (a sum rounded to 16 bits is not within `max_grad_norm` of the
         sum without one example).
@@ -187,8 +191,11 @@ class PrivateGradients:
             unknown = ", ".join(repr(name) for name in gradient_sums.keys() - self._parameters.keys())
             raise ParametersChanged(what=f"{unknown} came later")
         local = {name: self._checked(name, gradient) for name, gradient in gradient_sums.items()}
+        if self._which == "prefix":
+            gradient_sums = {name: gradient.clone() for name, gradient in gradient_sums.items()}
+            local = {name: _local(gradient) for name, gradient in gradient_sums.items()}
 
-        def use(name: str, noise: NDArray[Any]) -> None:
+        def use(name: str, noise: PartNoise) -> None:
             add_noise(local[name], noise)
 
         try:
@@ -214,8 +221,8 @@ class PrivateGradients:
         if local.requires_grad:
             raise GradientMismatch(name=name, given="one that requires a gradient itself", allowed="detached")
         if local.numel():
-            low, high = torch.aminmax(local)
-            if not bool(torch.isfinite(low) & torch.isfinite(high)):
+            low, high = torch.aminmax(local)  # NaN if there is one
+            if not (math.isfinite(low.item()) and math.isfinite(high.item())):
                 raise GradientNotFinite(name=name)
         return local
 
@@ -276,10 +283,14 @@ def part_of(tensor: Tensor) -> Part:
     return Part(shape, low, high, dtype)
 
 
-def add_noise(gradient: Tensor, noise: NDArray[Any]) -> None:
-    """Add flat noise of the host to a gradient on any device, in place."""
-    made = torch.from_numpy(noise).view(gradient.shape)
-    gradient.add_(made if gradient.device.type == "cpu" else made.to(gradient.device, non_blocking=True))
+def add_noise(gradient: Tensor, noise: PartNoise) -> None:
+    """Add noise to a gradient, in its own memory; on another device, or in another layout, by way of a copy."""
+    if gradient.device.type == "cpu" and gradient.is_contiguous():
+        noise.add_to(gradient.view(-1).numpy())
+        return
+    made = torch.empty(gradient.shape, dtype=gradient.dtype, pin_memory=gradient.device.type == "cuda")
+    noise.write_to(made.view(-1).numpy())
+    gradient.add_(made.to(gradient.device, non_blocking=True))  # memory of its own: nothing overwrites it meanwhile
 
 
 def as_tensor(sealed: bytes) -> Tensor:

@@ -24,7 +24,7 @@ from dpstream.noise import NoiseStream
 from dpstream.noise.draws import NARROW, STEPS_LIMIT
 from dpstream.noise.keystream import derive_key
 
-__all__ = ["GivenScale", "NoiseSettings", "Part", "TrainingNoise", "Which"]
+__all__ = ["GivenScale", "NoiseSettings", "Part", "PartNoise", "TrainingNoise", "Which"]
 
 #: "increments": the noise of a release minus that of the one before, for update rules that take gradients one by one.
 #: "prefix": the noise of a release, for update rules that take the running sum of all gradients (FTRL).
@@ -139,11 +139,7 @@ class TrainingNoise:
         self._which = which
         self._run_key = RunKey(key, self._described(), count=count)
         self._streams = {
-            name: _PartNoise(name, part, settings, self._run_key.key, which, threads) for name, part in parts.items()
-        }
-        self._scratch = {
-            dtype: np.empty(max(part.end - part.low for part in parts.values() if part.dtype == dtype), dtype)
-            for dtype in {part.dtype for part in parts.values()}
+            name: PartNoise(name, part, settings, self._run_key.key, which, threads) for name, part in parts.items()
         }
         self._t = 0
         self._interrupted = False
@@ -171,23 +167,21 @@ class TrainingNoise:
         self._run_key.check(step - 1)
         return step
 
-    def step(self, use: Callable[[str, NDArray[Any]], None]) -> int:
-        """Make the next step's noise and hand it to ``use(name, noise)``, parameter after parameter.
+    def step(self, use: Callable[[str, PartNoise], None]) -> int:
+        """Make the next step: call ``use(name, noise)``, parameter after parameter.
 
-        `noise` is flat and is overwritten when `use` returns. If `use` fails or is interrupted, the step counts as
-        made, and what it handed out must not be shown to anybody.
+        `use` calls one method of `noise`, once, which makes the noise of this parameter's coordinates. If `use` fails
+        or is interrupted, the step counts as made, and what it has noise in must not be shown to anybody.
         """
         with self._turn:
             self._give_up_interrupted_step()
             step = self.check_next_step()
             self._run_key.reserve(step, self.settings.horizon)
             self._interrupted = True
-            for name, stream in self._streams.items():
-                part = self.parts[name]
-                noise = self._scratch[part.dtype][: part.end - part.low]
+            for name, noise in self._streams.items():
                 if noise.size:
-                    stream.write(noise)
                     use(name, noise)
+                    noise.check_made(step)
             self._t, self._interrupted = step, False
             return step
 
@@ -280,8 +274,8 @@ class TrainingNoise:
         self._run_key.close()
 
 
-class _PartNoise:
-    """The noise of one parameter's coordinates low..high.
+class PartNoise:
+    """The noise of one parameter's coordinates low..high, flattened.
 
     A stream starts at a multiple of 64, and a parameter of fewer than 64 coordinates is made as a whole: up to 63
     values before the first one asked for are made and left out.
@@ -307,14 +301,33 @@ class _PartNoise:
         }
         self._stream = NoiseStream(**self._settings) if self.size else None
 
-    def write(self, out: NDArray[Any]) -> None:
+    def add_to(self, values: NDArray[Any]) -> None:
+        """Add the noise of the next step to `values`, in their own memory; of increments no vector is made."""
+        assert self._stream is not None  # noqa: S101
+        if self._which == "increments" and self._stream.shape == values.shape:
+            self._stream.add_increment(values)
+        else:
+            values += self._made()
+
+    def write_to(self, out: NDArray[Any]) -> None:
         """Write the noise of the next step to `out`."""
         assert self._stream is not None  # noqa: S101
-        make = self._stream.increment if self._which == "increments" else self._stream.step
         if self._stream.shape == out.shape:
-            make(out)
+            _ = self._stream.increment(out) if self._which == "increments" else self._stream.step(out)
         else:
-            out[...] = np.asarray(make())[self._skip : self._skip + self.size]
+            out[...] = self._made()
+
+    def _made(self) -> NDArray[Any]:
+        """Return the noise of the next step in a new array."""
+        assert self._stream is not None  # noqa: S101
+        made = self._stream.increment() if self._which == "increments" else self._stream.step()
+        return np.asarray(made)[self._skip : self._skip + self.size]
+
+    def check_made(self, t: int) -> None:
+        """Raise unless the noise of step t, and of no later one, was made."""
+        assert self._stream is not None  # noqa: S101
+        if self._stream.t != t:
+            raise RuntimeError(f"the noise of step {t} must be used once, got {self._stream.t - t + 1} times")
 
     def skip_to(self, t: int) -> None:
         """Make the steps up to t and throw their noise away."""
@@ -326,9 +339,9 @@ class _PartNoise:
         assert self._stream is not None  # noqa: S101
         return self._stream.state()
 
-    def at(self, t: int, saved: bytes | None) -> _PartNoise:
+    def at(self, t: int, saved: bytes | None) -> PartNoise:
         """Return a copy that stands after step t: from its saved state, or, if it was cut otherwise, by seeking."""
-        copy = _PartNoise(*self._arguments)
+        copy = PartNoise(*self._arguments)
         if copy._stream is None:
             return copy
         if saved is None:

@@ -167,6 +167,48 @@ static PyObject *stack_step_f64(PyObject *Py_UNUSED(module), PyObject *const *ar
     return stack_step(args, nargs, 0);
 }
 
+static PyObject *stack_increment(PyObject *const *args, Py_ssize_t nargs, int single)
+{
+    Buffers held = {.count = 0};
+    char kind = single ? 'f' : 'd';
+    size_t tile = single ? TILE_F32 : TILE_F64, word = single ? 4 : 8;
+    Py_buffer *words, *pad_words = NULL, *base = NULL, *top, *last, *out;
+    double weight, pad_weight;
+    if (!has_arguments("stack_increment", nargs, 8) || !(words = take(&held, args[0], "node_words", 'w', 0, 0)) ||
+        !take_double(args[1], &weight) ||
+        (args[2] != Py_None && !(pad_words = take(&held, args[2], "pad_words", 'w', 0, 0))) ||
+        !take_double(args[3], &pad_weight) || (args[4] != Py_None && !(base = take(&held, args[4], "base", kind, 0, 0))) ||
+        !(top = take(&held, args[5], "top", kind, 1, 0)) || !(last = take(&held, args[6], "last", kind, 1, 0)) ||
+        !(out = take(&held, args[7], "out", kind, 1, 0)))
+        return refuse(&held);
+    size_t n = items(top);
+    if (!has_words(&held, words, n, tile, word) || (pad_words != NULL && !has_words(&held, pad_words, n, tile, word)) ||
+        (base != NULL && !has_items(&held, base, n)) || !has_items(&held, last, n) || !has_items(&held, out, n) ||
+        !are_apart(&held, top, base))
+        return refuse(&held);
+    const void *pad = pad_words != NULL ? pad_words->buf : NULL, *from = base != NULL ? base->buf : NULL;
+    int made = are_made(words, kind), pad_made = are_made(pad_words, kind);
+    Py_BEGIN_ALLOW_THREADS
+    if (single)
+        loop_stack_increment_f32(words->buf, made, (float)weight, pad, pad_made, (float)pad_weight, from, top->buf, last->buf, out->buf,
+                                 n);
+    else
+        loop_stack_increment_f64(words->buf, made, weight, pad, pad_made, pad_weight, from, top->buf, last->buf, out->buf, n);
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *stack_increment_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return stack_increment(args, nargs, 1);
+}
+
+static PyObject *stack_increment_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return stack_increment(args, nargs, 0);
+}
+
 static int is_range(size_t lo, size_t hi, size_t row, size_t tile)
 {
     if (lo % tile == 0 && lo <= hi && hi <= row)
@@ -233,16 +275,17 @@ static PyObject *increment_step(PyObject *const *args, Py_ssize_t nargs, int sin
 {
     Buffers held = {.count = 0};
     char kind = single ? 'f' : 'd';
-    size_t tile = single ? TILE_F32 : TILE_F64, word = single ? 4 : 8, slow, lo, hi;
+    size_t tile = single ? TILE_F32 : TILE_F64, word = single ? 4 : 8, slow, lo, hi, add;
     Py_buffer *words, *buffers, *slow_state = NULL, *fast_state, *total = NULL, *out;
     double input_scale, output_scale;
-    if (!has_arguments("increment_step", nargs, 11) || !(words = take(&held, args[0], "words", 'w', 0, 0)) ||
+    if (!has_arguments("increment_step", nargs, 12) || !(words = take(&held, args[0], "words", 'w', 0, 0)) ||
         !take_double(args[1], &input_scale) || !take_double(args[2], &output_scale) ||
         !(buffers = take(&held, args[3], "buffers", 'd', 0, 2)) || !take_size(args[4], "slow", &slow) ||
         (args[5] != Py_None && !(slow_state = take(&held, args[5], "slow_state", 'd', 1, 2))) ||
         !(fast_state = take(&held, args[6], "fast_state", kind, 1, 2)) ||
         (args[7] != Py_None && !(total = take(&held, args[7], "total", 'd', 1, 1))) || !take_size(args[8], "lo", &lo) ||
-        !take_size(args[9], "hi", &hi) || !(out = take(&held, args[10], "out", kind, 1, 0)))
+        !take_size(args[9], "hi", &hi) || !(out = take(&held, args[10], "out", kind, 1, 0)) ||
+        !take_size(args[11], "add", &add))
         return refuse(&held);
     size_t row = (size_t)fast_state->shape[1], count = (size_t)buffers->shape[0];
     if (!is_range(lo, hi, row, tile) || !has_shape(&held, buffers, count, 4))
@@ -263,10 +306,10 @@ static PyObject *increment_step(PyObject *const *args, Py_ssize_t nargs, int sin
     Py_BEGIN_ALLOW_THREADS
     if (single)
         loop_increment_step_f32(words->buf, made, input_scale, output_scale, table, slow, slow_rows, count - slow, fast_state->buf,
-                                sums, row, lo, hi, out->buf);
+                                sums, row, lo, hi, out->buf, add != 0);
     else
         loop_increment_step_f64(words->buf, made, input_scale, output_scale, table, slow, slow_rows, count - slow, fast_state->buf,
-                                sums, row, lo, hi, out->buf);
+                                sums, row, lo, hi, out->buf, add != 0);
     Py_END_ALLOW_THREADS
     release(&held);
     Py_RETURN_NONE;
@@ -286,15 +329,16 @@ static PyObject *banded_step(PyObject *const *args, Py_ssize_t nargs, int single
 {
     Buffers held = {.count = 0};
     char kind = single ? 'f' : 'd';
-    size_t tile = single ? TILE_F32 : TILE_F64, word = single ? 4 : 8, position, lo, hi;
+    size_t tile = single ? TILE_F32 : TILE_F64, word = single ? 4 : 8, position, lo, hi, add;
     Py_buffer *words, *coefficients, *ring, *total = NULL, *out;
     double input_scale, output_scale;
-    if (!has_arguments("banded_step", nargs, 10) || !(words = take(&held, args[0], "words", 'w', 0, 0)) ||
+    if (!has_arguments("banded_step", nargs, 11) || !(words = take(&held, args[0], "words", 'w', 0, 0)) ||
         !take_double(args[1], &input_scale) || !take_double(args[2], &output_scale) ||
         !(coefficients = take(&held, args[3], "coefficients", 'd', 0, 1)) || !(ring = take(&held, args[4], "ring", kind, 1, 2)) ||
         !take_size(args[5], "position", &position) ||
         (args[6] != Py_None && !(total = take(&held, args[6], "total", 'd', 1, 1))) || !take_size(args[7], "lo", &lo) ||
-        !take_size(args[8], "hi", &hi) || !(out = take(&held, args[9], "out", kind, 1, 0)))
+        !take_size(args[8], "hi", &hi) || !(out = take(&held, args[9], "out", kind, 1, 0)) ||
+        !take_size(args[10], "add", &add))
         return refuse(&held);
     size_t n = (size_t)ring->shape[0], row = (size_t)ring->shape[1];
     if (!is_range(lo, hi, row, tile))
@@ -311,10 +355,10 @@ static PyObject *banded_step(PyObject *const *args, Py_ssize_t nargs, int single
     Py_BEGIN_ALLOW_THREADS
     if (single)
         loop_banded_step_f32(words->buf, made, input_scale, output_scale, coefficients->buf, n, ring->buf, position, sums, row, lo, hi,
-                             out->buf);
+                             out->buf, add != 0);
     else
         loop_banded_step_f64(words->buf, made, input_scale, output_scale, coefficients->buf, n, ring->buf, position, sums, row, lo, hi,
-                             out->buf);
+                             out->buf, add != 0);
     Py_END_ALLOW_THREADS
     release(&held);
     Py_RETURN_NONE;
@@ -328,6 +372,35 @@ static PyObject *banded_step_f32(PyObject *Py_UNUSED(module), PyObject *const *a
 static PyObject *banded_step_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
 {
     return banded_step(args, nargs, 0);
+}
+
+static PyObject *add_increment(PyObject *const *args, Py_ssize_t nargs, int single)
+{
+    Buffers held = {.count = 0};
+    char kind = single ? 'f' : 'd';
+    Py_buffer *noise, *last, *out;
+    if (!has_arguments("add_increment", nargs, 3) || !(noise = take(&held, args[0], "noise", kind, 0, 0)) ||
+        !(last = take(&held, args[1], "last", kind, 1, 0)) || !(out = take(&held, args[2], "out", kind, 1, 0)) ||
+        !has_items(&held, last, items(noise)) || !has_items(&held, out, items(noise)) || !are_apart(&held, NULL, NULL))
+        return refuse(&held);
+    Py_BEGIN_ALLOW_THREADS
+    if (single)
+        loop_add_increment_f32(noise->buf, last->buf, out->buf, items(noise));
+    else
+        loop_add_increment_f64(noise->buf, last->buf, out->buf, items(noise));
+    Py_END_ALLOW_THREADS
+    release(&held);
+    Py_RETURN_NONE;
+}
+
+static PyObject *add_increment_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return add_increment(args, nargs, 1);
+}
+
+static PyObject *add_increment_f64(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
+{
+    return add_increment(args, nargs, 0);
 }
 
 static PyObject *release_f32(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t nargs)
@@ -599,14 +672,18 @@ static PyMethodDef methods[] = {
     ENTRY(flag_tails_f64, "words"),
     ENTRY(stack_step_f32, "node_words, node_weight, pad_words, pad_weight, base, top, out"),
     ENTRY(stack_step_f64, "node_words, node_weight, pad_words, pad_weight, base, top, out"),
+    ENTRY(stack_increment_f32, "node_words, node_weight, pad_words, pad_weight, base, top, last, out"),
+    ENTRY(stack_increment_f64, "node_words, node_weight, pad_words, pad_weight, base, top, last, out"),
     ENTRY(recurrence_step_f32, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),
     ENTRY(recurrence_step_f64, "words, input_scale, output_scale, gaps, weights, slow_state, fast_state, lo, hi, out"),
     ENTRY(increment_step_f32,
-          "words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out"),
+          "words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out, add"),
     ENTRY(increment_step_f64,
-          "words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out"),
-    ENTRY(banded_step_f32, "words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out"),
-    ENTRY(banded_step_f64, "words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out"),
+          "words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out, add"),
+    ENTRY(banded_step_f32, "words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out, add"),
+    ENTRY(banded_step_f64, "words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out, add"),
+    ENTRY(add_increment_f32, "noise, last, out"),
+    ENTRY(add_increment_f64, "noise, last, out"),
     ENTRY(release_f32, "x, total, release, grid"),
     ENTRY(squared_norm_f32, "x"),
     ENTRY(stack_block_f64, "pops, push, padding, mix, z, zpad, stack, depth, out"),

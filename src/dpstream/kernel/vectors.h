@@ -21,10 +21,20 @@ INLINE void NAMED(keep)(REAL *to, const REAL *tile, size_t count)
         memcpy(to, tile, count * sizeof(REAL));
 }
 
-/* top = base + node_weight z, out = top + pad_weight z'. base may be NULL or top; out may be NULL; pad_words may be NULL. */
+/* out += noise - last, and last = noise: the increments of a mechanism whose releases are made whole. */
+INLINE void NAMED(add_difference)(const REAL *restrict noise, REAL *restrict last, REAL *restrict out, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        out[i] = out[i] + (noise[i] - last[i]);
+        last[i] = noise[i];
+    }
+}
+
+/* top = base + node_weight z, out = top + pad_weight z'. base may be NULL or top; out may be NULL; pad_words may be NULL. With `last`,
+ * the noise of the step before, the difference to it is added to out instead, and last becomes the noise of this one. */
 INLINE void NAMED(stack_step_from)(const unsigned char *node_words, int node_made, REAL node_weight,
                                    const unsigned char *pad_words, int pad_made, REAL pad_weight, const REAL *base, REAL *top,
-                                   REAL *out, size_t n)
+                                   REAL *last, REAL *out, size_t n)
 {
     REAL node[TILE], pad[TILE], sum[TILE];
     for (size_t start = 0; start < n; start += TILE) {
@@ -48,7 +58,12 @@ INLINE void NAMED(stack_step_from)(const unsigned char *node_words, int node_mad
             for (size_t i = 0; i < TILE; i++)
                 sum[i] = sum[i] + pad_weight * pad[i];
         }
-        NAMED(keep)(out + start, sum, count);
+        if (last == NULL)
+            NAMED(keep)(out + start, sum, count);
+        else if (count == TILE)
+            NAMED(add_difference)(sum, last + start, out + start, TILE);
+        else
+            NAMED(add_difference)(sum, last + start, out + start, count);
     }
 }
 
@@ -58,9 +73,19 @@ static CLONES void NAMED(stack_step)(const unsigned char *node_words, int node_m
                                      REAL *out, size_t n)
 {
     if (node_made || pad_made)
-        NAMED(stack_step_from)(node_words, node_made, node_weight, pad_words, pad_made, pad_weight, base, top, out, n);
+        NAMED(stack_step_from)(node_words, node_made, node_weight, pad_words, pad_made, pad_weight, base, top, NULL, out, n);
     else
-        NAMED(stack_step_from)(node_words, 0, node_weight, pad_words, 0, pad_weight, base, top, out, n);
+        NAMED(stack_step_from)(node_words, 0, node_weight, pad_words, 0, pad_weight, base, top, NULL, out, n);
+}
+
+static CLONES void NAMED(stack_increment)(const unsigned char *node_words, int node_made, REAL node_weight,
+                                          const unsigned char *pad_words, int pad_made, REAL pad_weight, const REAL *base, REAL *top,
+                                          REAL *last, REAL *out, size_t n)
+{
+    if (node_made || pad_made)
+        NAMED(stack_step_from)(node_words, node_made, node_weight, pad_words, pad_made, pad_weight, base, top, last, out, n);
+    else
+        NAMED(stack_step_from)(node_words, 0, node_weight, pad_words, 0, pad_weight, base, top, last, out, n);
 }
 
 /* A tile of one slow buffer: it decays, is added to the sum and takes u in. */
@@ -162,26 +187,28 @@ INLINE void NAMED(fast_pair)(REAL *restrict state, REAL *restrict turned, const 
     }
 }
 
-/* The increment, or with `total` the sum of all of them so far, to `out`. */
-INLINE void NAMED(hand_out)(REAL *restrict increment, REAL scale, double *restrict total, REAL *restrict out, size_t count)
+/* The increment, or with `total` the sum of all of them so far, to `out`; with `add` it is added to what is there. */
+INLINE void NAMED(hand_out)(REAL *restrict increment, REAL scale, double *restrict total, REAL *restrict out, size_t count, int add)
 {
     for (size_t i = 0; i < TILE; i++)
         increment[i] = increment[i] * scale;
-    if (total == NULL) {
+    if (total != NULL)
+        for (size_t i = 0; i < count; i++) {
+            total[i] = total[i] + (double)increment[i];
+            increment[i] = (REAL)total[i];
+        }
+    if (!add)
         NAMED(keep)(out, increment, count);
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        total[i] = total[i] + (double)increment[i];
-        out[i] = (REAL)total[i];
-    }
+    else
+        for (size_t i = 0; i < count; i++)
+            out[i] = out[i] + increment[i];
 }
 
 /* One step of increments in columns lo .. hi. A buffer is a row (gap, turn, weight, turned weight) of the table, with one row of state,
  * or two if it turns. The first `slow` are in double; their sum comes first and is rounded to REAL once. */
 INLINE void NAMED(increment_step_from)(const unsigned char *words, int made, double input_scale, double output_scale,
                                        const double *buffers, size_t slow, double *slow_state, size_t fast, REAL *fast_state,
-                                       double *total, size_t row, size_t lo, size_t hi, REAL *out)
+                                       double *total, size_t row, size_t lo, size_t hi, REAL *out, int add)
 {
     REAL p = (REAL)output_scale, q = (REAL)input_scale;
     REAL u[TILE], sum[TILE];
@@ -223,22 +250,27 @@ INLINE void NAMED(increment_step_from)(const unsigned char *words, int made, dou
             state += row;
         }
         if (count == TILE)
-            NAMED(hand_out)(sum, p, total == NULL ? NULL : total + start, out + (start - lo), TILE);
+            NAMED(hand_out)(sum, p, total == NULL ? NULL : total + start, out + (start - lo), TILE, add);
         else
-            NAMED(hand_out)(sum, p, total == NULL ? NULL : total + start, out + (start - lo), count);
+            NAMED(hand_out)(sum, p, total == NULL ? NULL : total + start, out + (start - lo), count, add);
     }
 }
 
 static CLONES void NAMED(increment_step)(const unsigned char *words, int made, double input_scale, double output_scale,
                                          const double *buffers, size_t slow, double *slow_state, size_t fast, REAL *fast_state,
-                                         double *total, size_t row, size_t lo, size_t hi, REAL *out)
+                                         double *total, size_t row, size_t lo, size_t hi, REAL *out, int add)
 {
     if (made)
         NAMED(increment_step_from)(words, 1, input_scale, output_scale, buffers, slow, slow_state, fast, fast_state, total, row, lo,
-                                   hi, out);
+                                   hi, out, add);
     else
         NAMED(increment_step_from)(words, 0, input_scale, output_scale, buffers, slow, slow_state, fast, fast_state, total, row, lo,
-                                   hi, out);
+                                   hi, out, add);
+}
+
+static CLONES void NAMED(add_increment)(const REAL *noise, REAL *last, REAL *out, size_t n)
+{
+    NAMED(add_difference)(noise, last, out, n);
 }
 
 #define BAND_TILES 16 /* tiles that are worked on together, so that each of the many rows is read a page at a time */
@@ -246,7 +278,7 @@ static CLONES void NAMED(increment_step)(const unsigned char *words, int made, d
 /* One step of a banded stream: z minus the weighted increments before it, the last one first; it takes the oldest one's place. */
 static CLONES void NAMED(banded_step)(const unsigned char *words, int made, double input_scale, double output_scale,
                                       const double *coefficients, size_t n, REAL *ring, size_t position, double *total, size_t row,
-                                      size_t lo, size_t hi, REAL *out)
+                                      size_t lo, size_t hi, REAL *out, int add)
 {
     REAL p = (REAL)output_scale, q = (REAL)input_scale;
     REAL sum[BAND_TILES * TILE], scaled[TILE];
@@ -267,7 +299,7 @@ static CLONES void NAMED(banded_step)(const unsigned char *words, int made, doub
         for (size_t first = 0; first < count; first += TILE) {
             size_t here = count - first < TILE ? count - first : TILE;
             memcpy(scaled, sum + first, TILE * sizeof(REAL));
-            NAMED(hand_out)(scaled, p, total == NULL ? NULL : total + start + first, out + (start - lo + first), here);
+            NAMED(hand_out)(scaled, p, total == NULL ? NULL : total + start + first, out + (start - lo + first), here, add);
         }
     }
 }

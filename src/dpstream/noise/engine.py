@@ -11,6 +11,7 @@ bit of the result.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -128,6 +129,7 @@ class Engine(ABC):
         self.gain = gain
         self.t = 0
         self.workspace = Workspace()
+        self._rooms = threading.local()
         self._errors: dict[int, float] = {}
 
     @classmethod
@@ -166,11 +168,36 @@ class Engine(ABC):
     def step(self, out: NDArray[Any]) -> None:
         """The noise of the next step of a wide stream."""
 
-    #: Whether `increment` can be called.
+    def add_difference(self, last: NDArray[Any], to: NDArray[Any]) -> None:
+        """Make the next step of a wide stream; add its noise minus `last` to `to`, and keep the noise in `last`.
+
+        With the noise of the step before in `last`, that is the increment.
+        """
+        noise = np.empty(self.draws.coordinates, dtype=self.draws.dtype)
+        self.step(noise)
+        self._add_difference(noise, last, to)
+
+    @staticmethod
+    def _add_difference(noise: NDArray[Any], last: NDArray[Any], to: NDArray[Any]) -> None:
+        (kernel.add_increment_f32 if noise.dtype == np.float32 else kernel.add_increment_f64)(noise, last, to)
+
+    def _chunk_room(self, size: int) -> NDArray[Any]:
+        """Return the calling thread's room for the noise of a chunk."""
+        held = self._rooms.__dict__
+        if "chunk" not in held:
+            held["chunk"] = np.empty(CHUNK_COORDINATES, dtype=self.draws.dtype)
+        room: NDArray[Any] = held["chunk"][:size]
+        return room
+
+    #: Whether `increment` and `add_increment` can be called.
     has_increments: ClassVar[bool] = False
 
     def increment(self, out: NDArray[Any]) -> None:
         """Write the noise of the next step of a wide stream minus that of the step before to `out`."""
+        raise NotImplementedError(f"{type(self).__name__} makes running totals only")
+
+    def add_increment(self, to: NDArray[Any]) -> None:
+        """Add what `increment` would write to `to`."""
         raise NotImplementedError(f"{type(self).__name__} makes running totals only")
 
     @abstractmethod

@@ -51,8 +51,11 @@ class IncrementEngine(Engine):
         return not exact
 
     @abstractmethod
-    def _make(self, step: int, total: NDArray[np.float64] | None, out: NDArray[Any]) -> None:
-        """Make step `step` of a wide stream: its increment, or with `total` the sum of all of them."""
+    def _make(self, step: int, total: NDArray[np.float64] | None, out: NDArray[Any], *, add: bool = False) -> None:
+        """Make step `step` of a wide stream: its increment, or with `total` the sum of all of them.
+
+        It is written to `out`, or with `add` added to it.
+        """
 
     @abstractmethod
     def _forget(self) -> None:
@@ -89,6 +92,11 @@ class IncrementEngine(Engine):
         """Write the next increment of a wide stream to `out`; the running total is given up."""
         self._total = None
         self._make(self.t + 1, None, out)
+        self.t += 1
+
+    def add_increment(self, to: NDArray[Any]) -> None:
+        self._total = None
+        self._make(self.t + 1, None, to, add=True)
         self.t += 1
 
     def seek(self, t: int) -> None:
@@ -177,7 +185,7 @@ class FittedEngine(IncrementEngine, streams=FittedToeplitz):
         self.t += count
         return out
 
-    def _make(self, step: int, total: NDArray[np.float64] | None, out: NDArray[Any]) -> None:
+    def _make(self, step: int, total: NDArray[np.float64] | None, out: NDArray[Any], *, add: bool = False) -> None:
         fused = kernel.increment_step_f32 if self._single() else kernel.increment_step_f64
         scale = self._scale(step)
 
@@ -194,6 +202,7 @@ class FittedEngine(IncrementEngine, streams=FittedToeplitz):
                 low,
                 high,
                 out[low:high],
+                add,
             )
 
         self.chunks.run(work)
@@ -259,13 +268,13 @@ class BandedEngine(IncrementEngine, streams=Banded):
         self._forget()
         (self._ring,) = arrays
 
-    def _make(self, step: int, total: NDArray[np.float64] | None, out: NDArray[Any]) -> None:
+    def _make(self, step: int, total: NDArray[np.float64] | None, out: NDArray[Any], *, add: bool = False) -> None:
         fused = kernel.banded_step_f32 if self._single() else kernel.banded_step_f64
         scale, position = self._scale(step), (step - 1) % max(1, self._coefficients.size)
 
         def work(low: int, high: int) -> None:
-            words = self._words(step, low, high)
-            fused(words, self.gain, scale, self._coefficients, self._ring, position, total, low, high, out[low:high])
+            words, part = self._words(step, low, high), out[low:high]
+            fused(words, self.gain, scale, self._coefficients, self._ring, position, total, low, high, part, add)
 
         self.chunks.run(work)
 
@@ -286,16 +295,18 @@ class BandedInverseEngine(IncrementEngine, streams=BandedInverse):
         self.t = t
         self._total = None if t else np.zeros(self.draws.coordinates)
 
-    def _make(self, step: int, total: NDArray[np.float64] | None, out: NDArray[Any]) -> None:
-        add = kernel.stack_step_f32 if self._single() else kernel.stack_step_f64
+    def _make(self, step: int, total: NDArray[np.float64] | None, out: NDArray[Any], *, add: bool = False) -> None:
+        push = kernel.stack_step_f32 if self._single() else kernel.stack_step_f64
         weights = [self.gain * c for c in self.mechanism.coefficients[:step]]
 
         def work(low: int, high: int) -> None:
-            part = out[low:high]
+            part = self._chunk_room(high - low) if add else out[low:high]
             for j, weight in enumerate(weights):
-                add(self._words(step - j, low, high), weight, None, 0.0, part if j else None, part, None)
+                push(self._words(step - j, low, high), weight, None, 0.0, part if j else None, part, None)
             if total is not None:
                 total[low:high] += part
                 part[...] = total[low:high]
+            if add:
+                np.add(out[low:high], part, out=out[low:high])
 
         self.chunks.run(work)

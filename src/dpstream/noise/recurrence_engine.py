@@ -124,6 +124,13 @@ class RecurrenceEngine(Engine, streams=RecurrenceMechanism):
         return leap_tables(tuple(self._gaps.tolist()), tuple(self._weights.tolist()))
 
     def step(self, out: NDArray[Any]) -> None:
+        self._step(out)
+
+    def add_difference(self, last: NDArray[Any], to: NDArray[Any]) -> None:
+        self._step(to, last)
+
+    def _step(self, out: NDArray[Any], last: NDArray[Any] | None = None) -> None:
+        """Make a step; write its noise to `out`, or with `last` (float lane only) do as `add_difference`."""
         step = self.t + 1
         entering, leaving = self._scales(step)
         if self.draws.exact:
@@ -138,8 +145,11 @@ class RecurrenceEngine(Engine, streams=RecurrenceMechanism):
 
             def work(low: int, high: int) -> None:
                 words = self.draws.words(step, 0, low, high, self._word_buffer())
-                entered = entering * self.gain
-                fused(words, entered, leaving, self._gaps, self._weights, slow, fast, low, high, out[low:high])
+                entered, part = entering * self.gain, out[low:high]
+                noise = part if last is None else self._chunk_room(high - low)
+                fused(words, entered, leaving, self._gaps, self._weights, slow, fast, low, high, noise)
+                if last is not None:
+                    self._add_difference(noise, last[low:high], part)
 
         self.chunks.run(work)
         self.t = step

@@ -134,16 +134,27 @@ class StackEngine(Engine, streams=StackMechanism):
     # -- wide -----------------------------------------------------------------------------------------------------
 
     def step(self, out: NDArray[Any]) -> None:
-        step = self.t + 1
+        self._step(self.mechanism.next_move(self._cursor), out)
+
+    def add_difference(self, last: NDArray[Any], to: NDArray[Any]) -> None:
         move, cursor = self.mechanism.next_move(self._cursor)
+        if move.pushes and len(move.padding) <= 1:
+            self._step((move, cursor), to, last)
+        else:  # not made in one pass
+            super().add_difference(last, to)
+
+    def _step(self, following: tuple[Move, Any], out: NDArray[Any], last: NDArray[Any] | None = None) -> None:
+        """Make a step; write its noise to `out`, or with `last` (Gaussian noise only) do as `add_difference`."""
+        step = self.t + 1
+        move, cursor = following
         mixed = self._mixed(move)
         for _ in range(move.pops):
             self._spare.append(self._stack.pop())
         fused = len(move.padding) == 1 and self.draws.law == "gaussian"
         for slot, weight in enumerate(move.pushes):
-            last = slot == len(move.pushes) - 1
-            padding = (slot + 1, move.padding[0]) if last and fused else None
-            self._push(step, slot, weight, padding, out if last else None, mixed)
+            top = slot == len(move.pushes) - 1
+            padding = (slot + 1, move.padding[0]) if top and fused else None
+            self._push(step, slot, weight, padding, out if top else None, mixed, last)
         if not move.pushes:
             out[...] = self._stack[-1] if self._stack else 0
         if not fused:
@@ -169,8 +180,9 @@ class StackEngine(Engine, streams=StackMechanism):
         padding: tuple[int, float] | None,
         out: NDArray[Any] | None,
         mixed: NDArray[Any] | None = None,
+        last: NDArray[Any] | None = None,
     ) -> None:
-        """Push ``base + weight · draw``; with `out`, write it there too, plus the padding draw."""
+        """Push ``base + weight · draw``; with `out`, write it there too, plus the padding draw. `last`: see `_step`."""
         draws = self.draws
         base = mixed if mixed is not None else self._stack[-1] if self._stack else None
         top = self._spare.pop() if self._spare else np.empty(draws.coordinates, dtype=draws.dtype)
@@ -182,13 +194,19 @@ class StackEngine(Engine, streams=StackMechanism):
         else:
             weight *= self.gain
             extra = 0.0 if padding is None else padding[1] * self.gain
-            fused = kernel.stack_step_f32 if draws.dtype == np.float32 else kernel.stack_step_f64
+            single = draws.dtype == np.float32
+            fused = kernel.stack_step_f32 if single else kernel.stack_step_f64
+            add = kernel.stack_increment_f32 if single else kernel.stack_increment_f64
 
             def work(low: int, high: int) -> None:
                 first, second = self._buffers()
                 words = draws.words(step, slot, low, high, first)
                 more = None if padding is None else draws.words(step, padding[0], low, high, second)
-                fused(words, weight, more, extra, _part(base, low, high), top[low:high], _part(out, low, high))
+                below = _part(base, low, high)
+                if out is not None and last is not None:
+                    add(words, weight, more, extra, below, top[low:high], last[low:high], out[low:high])
+                    return
+                fused(words, weight, more, extra, below, top[low:high], _part(out, low, high))
                 if draws.exact:
                     self._mend(step, slot, weight, padding, low, words, more, base, top, out)
 

@@ -274,6 +274,10 @@ class NoiseStream:
     @in_turn
     def _increment(self, out: NDArray[Any] | None) -> Noise:
         self._check_room(1)
+        return self._next_increment(out)
+
+    def _next_increment(self, out: NDArray[Any] | None) -> Noise:
+        """Make the next increment; the caller holds the turn and has checked that there is room."""
         target = self._target(out)
         if not self._draws.narrow and not self._tracking and self._engine.has_increments:
             self._intact = False
@@ -281,23 +285,54 @@ class NoiseStream:
             self._t += 1
             self._intact = True
             return target if out is not None or self._made else target[()]
-        if not self._tracking:
-            self._last = self._noise_again()
-            self._tracking = True
-        self._tracking = False  # until the last noise is whole again: an interruption in between makes it anew
-        before = self._last
-        self._step(target)
         flat = target.reshape(self._coordinates)
-        if before is None:
-            self._last = flat.copy()
-        else:  # a cache's worth at a time, so that one vector is kept and none is made
-            for low in range(0, self._coordinates, BLOCK_VALUES):
-                part, last = flat[low : low + BLOCK_VALUES], before[low : low + BLOCK_VALUES]
-                noise = part.copy()
-                np.subtract(noise, last, out=part)
-                last[...] = noise
+        if not self._draws.narrow and not self._exact:
+            flat.fill(0)
+            self._add_wide_increment(flat)
+            return target
+        before = self._last if self._tracking else self._noise_again()
+        self._tracking = False  # until the last noise is whole again: an interruption in between makes it anew
+        self._step(target)
+        self._last = flat.copy()
+        if before is not None:
+            flat -= before
         self._tracking = True
         return target if out is not None or self._made else target[()]
+
+    @in_turn
+    def add_increment(self, to: Array) -> Array:
+        """Add what `increment` would return to `to`, an array of its shape and dtype, in its own memory; return it.
+
+        No vector is made for the noise: it is added chunk by chunk. If the call fails or is interrupted, `to` is
+        filled with NaN (0 for int64), since some of its coordinates have noise and some not.
+        """
+        self._check_room(1)
+        flat = self._target(to).reshape(self._coordinates)
+        try:
+            if self._draws.narrow or self._exact:
+                flat += np.asarray(self._next_increment(None)).reshape(self._coordinates)
+            else:
+                self._add_wide_increment(flat)
+            if self._turn.forks != forks.count:
+                raise ForkedStream
+        except BaseException:
+            flat[...] = 0 if self._exact else np.nan
+            raise
+        return to
+
+    def _add_wide_increment(self, flat: NDArray[Any]) -> None:
+        if not self._tracking and self._engine.has_increments:
+            self._intact = False
+            self._engine.add_increment(flat)
+        else:
+            last = self._noise_again() if not self._tracking else self._last
+            last = np.zeros(self._coordinates, self._dtype) if last is None else last
+            self._tracking = False  # until all of `last` is the noise of this step
+            self._intact = False
+            self._engine.add_difference(last, flat)
+            self._last, self._tracking = last, True
+        self._t += 1
+        self._intact = True
 
     @in_turn
     def block(self, n: int) -> NDArray[Any]:

@@ -34,12 +34,16 @@ from dpstream.kernel.twin.stack import stack_block_f64
 from dpstream.kernel.twin.sums import release_f32, squared_norm_f32
 from dpstream.kernel.twin.transform import TILE_F32, TILE_F64
 from dpstream.kernel.twin.vectors import (
+    add_increment_f32,
+    add_increment_f64,
     banded_step_f32,
     banded_step_f64,
     increment_step_f32,
     increment_step_f64,
     recurrence_step_f32,
     recurrence_step_f64,
+    stack_increment_f32,
+    stack_increment_f64,
     stack_step_f32,
     stack_step_f64,
 )
@@ -51,6 +55,8 @@ __all__ = [
     "TAIL_LIMIT",
     "TILE_F32",
     "TILE_F64",
+    "add_increment_f32",
+    "add_increment_f64",
     "banded_step_f32",
     "banded_step_f64",
     "flag_tails_f32",
@@ -72,6 +78,8 @@ __all__ = [
     "smooth_moves",
     "squared_norm_f32",
     "stack_block_f64",
+    "stack_increment_f32",
+    "stack_increment_f64",
     "stack_step_f32",
     "stack_step_f64",
 ]

@@ -110,6 +110,64 @@ def stack_step_f64(
     _stack_step(TILE_F64, node_words, node_weight, pad_words, pad_weight, base, top, out)
 
 
+def _stack_increment(
+    tile: int,
+    node_words: Words,
+    node_weight: SupportsFloat,
+    pad_words: Words | None,
+    pad_weight: SupportsFloat,
+    base: object | None,
+    top: object,
+    last: object,
+    out: object,
+) -> None:
+    dtype = np.float32 if tile == TILE_F32 else np.float64
+    stored = array_of("top", top, dtype, write=True)
+    before = array_of("last", last, dtype, write=True)
+    target = array_of("out", out, dtype, write=True)
+    check_items("last", before, stored.size)
+    check_items("out", target, stored.size)
+    others = {
+        "node_words": source_of("node_words", node_words, dtype),
+        "pad_words": None if pad_words is None else source_of("pad_words", pad_words, dtype),
+        "base": None if base is None else array_of("base", base, dtype),
+    }
+    check_apart({"top": stored, "last": before, "out": target}, others, in_place="base")
+    noise = np.empty_like(stored)
+    _stack_step(tile, node_words, node_weight, pad_words, pad_weight, base, top, noise)
+    _add_increment(dtype, noise, before, target)
+
+
+def stack_increment_f32(
+    node_words: Words,
+    node_weight: SupportsFloat,
+    pad_words: Words | None,
+    pad_weight: SupportsFloat,
+    base: Single | None,
+    top: Single,
+    last: Single,
+    out: Single,
+    /,
+) -> None:
+    """One step of a tree, as `stack_step_f32`, whose noise minus `last` is added to `out`; `last` becomes the noise."""
+    _stack_increment(TILE_F32, node_words, node_weight, pad_words, pad_weight, base, top, last, out)
+
+
+def stack_increment_f64(
+    node_words: Words,
+    node_weight: SupportsFloat,
+    pad_words: Words | None,
+    pad_weight: SupportsFloat,
+    base: Double | None,
+    top: Double,
+    last: Double,
+    out: Double,
+    /,
+) -> None:
+    """`stack_increment_f32` in float64."""
+    _stack_increment(TILE_F64, node_words, node_weight, pad_words, pad_weight, base, top, last, out)
+
+
 def _recurrence_step(
     tile: int,
     words: Words,
@@ -224,6 +282,7 @@ def _increment_step(
     lo: SupportsIndex,
     hi: SupportsIndex,
     out: object,
+    add: SupportsIndex,
 ) -> None:
     dtype = np.float32 if tile == TILE_F32 else np.float64
     source = source_of("words", words, dtype)
@@ -235,6 +294,7 @@ def _increment_step(
     sums = None if total is None else array_of("total", total, np.float64, write=True, ndim=1)
     lo, hi = whole_number("lo", lo), whole_number("hi", hi)
     result = array_of("out", out, dtype, write=True)
+    adds = whole_number("add", add) != 0
     row, count = fast.shape[1], len(table)
     check_range(lo, hi, row, tile)
     check_shape("buffers", table, count, 4)
@@ -261,7 +321,7 @@ def _increment_step(
         if held is not None and slow:
             increment += _turn(table[:slow], held[:, columns], u, np.zeros(u.size)).astype(dtype)
         increment = _turn(table[slow:].astype(dtype), fast[:, columns], u, increment)
-        _hand_out(increment, p, None if sums is None else sums[columns], result[here])
+        _hand_out(increment, p, None if sums is None else sums[columns], result[here], adds)
 
 
 def _turn(table: NDArray[Any], state: NDArray[Any], u: NDArray[Any], total: NDArray[Any]) -> NDArray[Any]:
@@ -282,14 +342,16 @@ def _turn(table: NDArray[Any], state: NDArray[Any], u: NDArray[Any], total: NDAr
     return total
 
 
-def _hand_out(increment: NDArray[Any], scale: Any, total: Double | None, out: NDArray[Any]) -> None:
-    """Write the scaled increment, or with `total` the sum of all of them so far, to `out`."""
-    increment = increment * scale
-    if total is None:
-        out[:] = increment
-        return
-    total += increment
-    out[:] = total
+def _hand_out(increment: NDArray[Any], scale: Any, total: Double | None, out: NDArray[Any], add: bool) -> None:
+    """Write the scaled increment, or with `total` the sum of all of them so far, to `out`, or with `add` add it."""
+    made = increment * scale
+    if total is not None:
+        total += made
+        made = total.astype(out.dtype)
+    if add:
+        out += made
+    else:
+        out[:] = made
 
 
 def increment_step_f32(
@@ -304,6 +366,7 @@ def increment_step_f32(
     lo: SupportsIndex,
     hi: SupportsIndex,
     out: Single,
+    add: SupportsIndex,
     /,
 ) -> None:
     """One step of a stream of increments, in columns ``lo .. hi - 1`` of its buffers.
@@ -315,9 +378,10 @@ def increment_step_f32(
     added to u; then the others are added in order.
 
     `out` gets ``output_scale`` times the increment; with a `total`, which is kept in float64, the sum of all of them.
+    If `add` is not 0, it is added to what `out` holds.
     """
     _increment_step(
-        TILE_F32, words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out
+        TILE_F32, words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out, add
     )
 
 
@@ -333,11 +397,12 @@ def increment_step_f64(
     lo: SupportsIndex,
     hi: SupportsIndex,
     out: Double,
+    add: SupportsIndex,
     /,
 ) -> None:
     """`increment_step_f32` in float64."""
     _increment_step(
-        TILE_F64, words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out
+        TILE_F64, words, input_scale, output_scale, buffers, slow, slow_state, fast_state, total, lo, hi, out, add
     )
 
 
@@ -353,6 +418,7 @@ def _banded_step(
     lo: SupportsIndex,
     hi: SupportsIndex,
     out: object,
+    add: SupportsIndex,
 ) -> None:
     dtype = np.float32 if tile == TILE_F32 else np.float64
     source = source_of("words", words, dtype)
@@ -363,6 +429,7 @@ def _banded_step(
     sums = None if total is None else array_of("total", total, np.float64, write=True, ndim=1)
     lo, hi = whole_number("lo", lo), whole_number("hi", hi)
     result = array_of("out", out, dtype, write=True)
+    adds = whole_number("add", add) != 0
     n, row = before.shape
     check_range(lo, hi, row, tile)
     if at >= max(n, 1):
@@ -383,7 +450,7 @@ def _banded_step(
             increment = increment - before[(at - j) % n, columns] * weight
         if n:
             before[at, columns] = increment
-        _hand_out(increment, p, None if sums is None else sums[columns], result[here])
+        _hand_out(increment, p, None if sums is None else sums[columns], result[here], adds)
 
 
 def banded_step_f32(
@@ -397,14 +464,15 @@ def banded_step_f32(
     lo: SupportsIndex,
     hi: SupportsIndex,
     out: Single,
+    add: SupportsIndex,
     /,
 ) -> None:
     """One step of a stream in which an increment y is ``input_scale · z`` minus the weighted sum of the n before it.
 
     `ring` holds the last n increments, the j-th last in row ``(position - j) mod n``; y replaces the oldest one, in row
-    `position`. `out` and `total` as in `increment_step_f32`.
+    `position`. `out`, `total` and `add` as in `increment_step_f32`.
     """
-    _banded_step(TILE_F32, words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out)
+    _banded_step(TILE_F32, words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out, add)
 
 
 def banded_step_f64(
@@ -418,7 +486,30 @@ def banded_step_f64(
     lo: SupportsIndex,
     hi: SupportsIndex,
     out: Double,
+    add: SupportsIndex,
     /,
 ) -> None:
     """`banded_step_f32` in float64."""
-    _banded_step(TILE_F64, words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out)
+    _banded_step(TILE_F64, words, input_scale, output_scale, coefficients, ring, position, total, lo, hi, out, add)
+
+
+def _add_increment(dtype: type[np.float32 | np.float64], noise: object, last: object, out: object) -> None:
+    source = array_of("noise", noise, dtype)
+    before = array_of("last", last, dtype, write=True)
+    target = array_of("out", out, dtype, write=True)
+    check_items("last", before, source.size)
+    check_items("out", target, source.size)
+    check_apart({"last": before, "out": target}, {"noise": source})
+    np.subtract(source, before, out=before)
+    np.add(target, before, out=target)
+    before[...] = source
+
+
+def add_increment_f32(noise: Single, last: Single, out: Single, /) -> None:
+    """Add the increment to `out`, and keep the noise for the next one: ``out += noise - last``, ``last = noise``."""
+    _add_increment(np.float32, noise, last, out)
+
+
+def add_increment_f64(noise: Double, last: Double, out: Double, /) -> None:
+    """`add_increment_f32` in float64."""
+    _add_increment(np.float64, noise, last, out)
