@@ -425,7 +425,8 @@ class StoreCopied(StoreError):
 
     message = (
         "{path} was copied or moved to another disk, witness and all. If the original goes on too, both publish"
-        " the same noise under different data. If it never will, open this one once with Store(path, adopt=True)"
+        " the same noise under different data. If it never will, say so once: dpstream store adopt {path}, or"
+        " Store(path, adopt=True)"
     )
     path: str
 
@@ -563,13 +564,13 @@ class BudgetLimitExceeded(StoreError):
     """A new stream would take the store's total above its limit."""
 
     message = (
-        "a new stream {name!r} with {asked!r} would exceed the store's limit {limit!r}: {spent} is promised"
-        " already. It was not created"
+        "the stream {name!r} was not created: with it all streams together would promise {total}, and the store's limit"
+        " is {limit}; {spent} is promised already. Take a smaller budget, or change the limit"
     )
     name: str
-    limit: object
-    spent: object
-    asked: object
+    total: str
+    limit: str
+    spent: str
 
 
 class ForkedStore(StoreError, ForkedStream):

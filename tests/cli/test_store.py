@@ -15,7 +15,7 @@ from dpstream.cli.app import CommandGroup
 from dpstream.cli.store import store_app
 from dpstream.mechanisms import SmoothBinary
 from tests.cli.test_count import count
-from tests.store.conftest import everything, path  # noqa: F401
+from tests.store.conftest import copy_of, everything, path  # noqa: F401
 from tests.store.test_verification import add_one, change_releases
 
 app = typer.Typer(cls=CommandGroup, pretty_exceptions_enable=False)
@@ -78,10 +78,10 @@ def test_a_pure_store(path):  # noqa: F811
     assert "The stream has promised ε = 0.5." in invoke("list", path).output
 
 
-@pytest.mark.parametrize("command", ["list", "show", "releases", "verify", "retire"])
+@pytest.mark.parametrize("command", ["list", "show", "releases", "verify", "retire", "limit", "adopt"])
 def test_what_is_not_there_is_not_made(tmp_path, command):
     file = tmp_path / "counts.db"
-    arguments = [] if command == "list" else ["visits"]
+    arguments = [] if command in ("list", "limit", "adopt") else ["visits"]
     result = invoke(command, file, *arguments)
     assert result.exit_code == 2
     assert "is not a dpstream store: there is no such file" in result.output
@@ -130,13 +130,57 @@ def test_releases(counts):
     with dp.Store(counts) as store:
         values = [release.value for release in store.releases("visits")]
         histograms = [release.value.tolist() for release in store.releases("rooms [a/b]")]
-    lines = invoke("releases", counts, "visits", "--since", "1").output.splitlines()
-    numbers = [line.split() for line in lines if line.split() and line.split()[0].isdigit()]
+        errors = [store.estimate("visits", through=t) for t in range(1, 5)]
+    lines = invoke("releases", counts, "visits", "--since", "1").output.replace("│", " ").splitlines()
+    numbers = [line.split()[:3] for line in lines if line.split() and line.split()[0].isdigit()]
     assert numbers == [[str(i + 1), str(100 + i), str(values[i])] for i in (1, 2, 3)]
     rows = [json.loads(line) for line in invoke("releases", counts, "visits", "--json").output.splitlines()]
-    assert rows == [{"step": i + 1, "position": 100 + i, "value": value} for i, value in enumerate(values)]
+    assert [(row["step"], row["position"], row["value"], row["low"], row["high"]) for row in rows] == [
+        (t, 99 + t, error.value, error.low, error.high) for t, error in enumerate(errors, start=1)
+    ]
+    assert [row["stddev"] for row in rows] == pytest.approx([error.stddev for error in errors], rel=1e-4)
     rows = [json.loads(line) for line in invoke("releases", counts, "rooms [a/b]", "--json").output.splitlines()]
-    assert rows == [{"step": i + 1, "position": None, "value": value} for i, value in enumerate(histograms)]
+    assert [(row["step"], row["category"], row["value"]) for row in rows] == [
+        (t, str(i), value) for t, histogram in enumerate(histograms, start=1) for i, value in enumerate(histogram)
+    ]
+
+
+def test_releases_tell_windows(counts):
+    with dp.Store(counts) as store:
+        last = store.window("visits", 2)
+    row = json.loads(invoke("releases", counts, "visits", "--windows", "2", "--json").output.splitlines()[-1])
+    assert (row["last_2"], row["last_2_low"], row["last_2_high"]) == (last.value, last.low, last.high)
+    row = json.loads(
+        invoke("releases", counts, "visits", "--windows", "2", "--confidence", "0.5", "--json").output.splitlines()[-1]
+    )
+    assert row["last_2_high"] < last.high
+    for options in (["--windows", "2x"], ["--confidence", "2"], ["--since", "-1"]):
+        result = invoke("releases", counts, "visits", *options)
+        assert result.exit_code == 2
+        assert len(result.output.splitlines()) == 1
+        assert options[0].strip("-") in result.output
+    assert "--windows must be left out" in invoke("releases", counts, "sum", "--windows", "2").output
+
+
+def test_releases_have_the_dates_and_categories_that_were_counted(path):  # noqa: F811
+    log = path.parent / "log.csv"
+    log.write_text("when,ward\n2026-01-01,A\n2026-01-02,B\n2026-01-02,A\n")
+    counted = count(
+        log, "--time", "when", "--from", "2026-01-01", "--through", "2026-01-03", "--horizon", 31, "--rho", 1, "--by",
+        "ward", "--values", "A,B", "--store", path,
+    )  # fmt: skip
+    assert counted.exit_code == 0
+    rows = [
+        json.loads(line) for line in invoke("releases", path, "count", "--windows", "2d", "--json").output.splitlines()
+    ]
+    assert [(row["start"], row["category"]) for row in rows] == [
+        (f"2026-01-0{day}", ward) for day in (1, 2, 3) for ward in "AB"
+    ]
+    assert {"value", "stddev", "low", "high", "last_2d", "last_2d_low"} <= set(rows[0])
+    assert "position" not in rows[0]
+    shown = invoke("releases", path, "count").output
+    assert "2026-01-03" in shown
+    assert " A " in shown
 
 
 def test_large_counts_are_shown_whole(path):  # noqa: F811
@@ -144,7 +188,9 @@ def test_large_counts_are_shown_whole(path):  # noqa: F811
         rooms = store.counter("rooms", 10, dp.zcdp(0.5), shape=(2,), per_step=10**9)
         first, second = rooms.add([123456789, 0]).tolist()
         one = store.counter("one", 10, dp.zcdp(0.5), per_step=10**9).add(123456789)
-    assert f" {first:,} {second:,} " in invoke("releases", path, "rooms").output
+    shown = invoke("releases", path, "rooms").output
+    assert f" {first:,} " in shown
+    assert f" {second:,} " in shown
     assert f" {one:,} " in invoke("releases", path, "one").output
 
 
@@ -170,13 +216,11 @@ def test_releases_as_files(counts, tmp_path, suffix, read):
     assert result.exit_code == 0
     assert "4 releases of visits written to" in result.output
     frame = read(file)
-    assert frame.columns == ["step", "position", "value"]
-    assert frame.rows() == [(i + 1, 100 + i, value) for i, value in enumerate(values)]
+    assert frame.columns == ["step", "position", "value", "stddev", "low", "high"]
+    assert frame.rows() == [(i + 1, 100 + i, value, *frame.row(i)[3:]) for i, value in enumerate(values)]
     invoke("releases", counts, "rooms [a/b]", "--output", file)
-    frame = read(file)
+    assert read(file)["value"].to_list() == histograms.ravel().tolist()
     columns = [f"value_{i}" for i in range(3)]
-    got = frame.select(columns).to_numpy() if suffix == "csv" else np.array(frame["value"].to_list())
-    assert got.tolist() == histograms.tolist()
     invoke("releases", counts, "sum", "--output", file)
     frame = read(file)
     got = frame.select(columns[:2]).row(0) if suffix == "csv" else frame["value"][0].to_list()
@@ -264,6 +308,79 @@ def test_a_mechanism_of_ones_own_cannot_be_verified(path):  # noqa: F811
     assert result.exit_code == 2
     assert "own: not verified; mechanism must be" in result.output
     assert "as it should be" in result.output
+
+
+# -- limit, adopt -----------------------------------------------------------------------------------------------------
+
+
+def test_the_limit(counts):
+    before = everything(counts)
+    assert invoke("limit", counts).output.startswith("The limit is none. All 3 streams together have promised ρ = ")
+    for options, words in (
+        (["--rho", "0.1"], "limit must be at least what is promised already: rho = 0.3"),
+        (["--epsilon", "1", "--delta", "1e-6"], "at least what is promised already: epsilon = 3."),
+        (["--delta", "1e-6"], "the budget must be given as --rho"),
+        (["--rho", "-1"], "rho must be"),
+        (["--rho", "1", "--none"], "--none must be given alone"),
+    ):
+        result = invoke("limit", counts, *options)
+        assert result.exit_code == 2
+        assert words in result.output
+        assert len(result.output.splitlines()) == 1
+        assert everything(counts) == before
+    assert "The limit is now ε = 4, δ = 1e-06." in invoke("limit", counts, "--epsilon", "4", "--delta", "1e-6").output
+    assert invoke("limit", counts).output.startswith("The limit is ε = 4, δ = 1e-06.")
+    with dp.Store(counts) as store:
+        assert store.limit == dp.approx_dp(4, 1e-6)
+    assert "The limit is now none." in invoke("limit", counts, "--none").output
+
+
+def test_count_keeps_the_limit(counts, tmp_path):
+    invoke("limit", counts, "--rho", "0.5")
+    log = tmp_path / "log.csv"
+    log.write_text("when\n2026-01-01\n")
+    before = everything(counts)
+    refused = count(
+        log, "--time", "when", "--from", "2026-01-01", "--through", "2026-01-01", "--horizon", 31, "--rho", 1,
+        "--store", counts, "--name", "new",
+    )  # fmt: skip
+    assert refused.exit_code == 2
+    assert "would promise rho = 1.3" in refused.stderr
+    assert "limit is rho = 0.5" in refused.stderr
+    assert everything(counts) == before
+
+
+def test_adopting_a_copy(counts, tmp_path):
+    copy = copy_of(counts, tmp_path / "copy")
+    refused = invoke("list", copy)
+    assert refused.exit_code == 2
+    assert f"dpstream store adopt {copy}" in refused.output
+    before = everything(copy)
+    result = invoke("adopt", copy, input="n\n")
+    assert result.exit_code == 1
+    assert "Will the original" in result.output
+    assert everything(copy) == before
+    assert "goes on from here, with 3 streams. Delete the original." in invoke("adopt", copy, "--yes").output
+    assert invoke("list", copy).exit_code == 0
+    with dp.Store(copy) as store:
+        store.counter("visits", 365, dp.approx_dp(1, 1e-6), mechanism=SmoothBinary(365)).add(1, position=104)
+    assert "there is nothing to adopt" in invoke("adopt", copy).output
+
+
+def test_steps_left(path):  # noqa: F811
+    with dp.Store(path) as store:
+        for name, steps in (("many", 89), ("few", 90), ("one", 99), ("none", 100)):
+            store.counter(name, 100, dp.zcdp(0.1)).extend([0] * steps)
+        store.counter("endless", None, dp.zcdp(0.1)).extend([0] * 100)
+        store.counter("over", 100, dp.zcdp(0.1)).extend([0] * 95)
+        store.retire("over")
+        assert {info.name: info.remaining for info in store.streams()}["few"] == 10
+    said = invoke("list", path).output.splitlines()
+    assert [line for line in said if "left" in line] == [
+        "few: 10 steps left.",
+        "one: 1 step left.",
+        "none: 0 steps left.",
+    ]
 
 
 # -- retire -----------------------------------------------------------------------------------------------------------

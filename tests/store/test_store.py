@@ -136,7 +136,8 @@ def test_a_limit_refuses_what_would_exceed_it(path):
         visits(store, "a")
         visits(store, "b")
         before = everything(path)
-        with pytest.raises(BudgetLimitExceeded, match="rho = 1 over 2 streams"):
+        figures = r"would promise rho = 1\.5, and the store's limit is rho = 1; rho = 1 is promised already"
+        with pytest.raises(BudgetLimitExceeded, match=figures):
             visits(store, "c")
         assert everything(path) == before
 

@@ -1,4 +1,4 @@
-"""`dpstream store`: look into a store, take releases out of it, check them, end a stream.
+"""`dpstream store`: look into a store, take releases out of it, and check them.
 
 Looking changes nothing: a file that is not there is not made, and no stream is opened for writing.
 """
@@ -19,26 +19,31 @@ from rich.text import Text
 
 from dpstream.cli.app import BAD_INPUT, FOUND_WRONG
 from dpstream.cli.budget_options import budget_in_words
-from dpstream.cli.output import check_output, frame_of, narrow_table, number, progress_bar, say, show_table, write_rows
+from dpstream.cli.output import (
+    check_output,
+    frame_of,
+    narrow_table,
+    number,
+    print_rows,
+    progress_bar,
+    say,
+    show_table,
+    write_rows,
+)
+from dpstream.cli.store_open import AsJson, File, Name, existing_store, promised, store_app, stream_named
 from dpstream.cli.targets import opened
-from dpstream.errors import InvalidArgument, NotAStore, StoreDamaged, StoreMismatch, StreamUnknown
+from dpstream.errors import InvalidArgument, StoreDamaged, StoreMismatch
 
 if TYPE_CHECKING:
-    from dpstream.store import Store, StreamInfo
-    from dpstream.store.composition import Spent
+    import polars as pl
+
+    from dpstream.store import Store
     from dpstream.store.verification import Verified
 
 __all__ = ["store_app"]
 
-store_app = typer.Typer(no_args_is_help=True, help="Look into a store of counters and sums, and check what it says.")
-
-File = Annotated[Path, typer.Argument(help="The store's database.")]
-Name = Annotated[str, typer.Argument(help="The stream's name.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 #: So many releases are printed; --output and --json give all of them.
 SHOWN = 40
-#: The δ at which the total is said as an ε, too.
-USUAL_DELTA = 1e-6
 
 
 @store_app.command("list")
@@ -69,7 +74,11 @@ def list_streams(file: File, as_json: AsJson = False) -> None:
         )
     console = Console()
     show_table(console, table)
-    say(console, _total(spent))
+    for info in streams:
+        left = info.remaining
+        if left is not None and not info.retired and 9 * left <= info.t:  # the last tenth
+            say(console, f"{info.name}: {number(left, 'step')} left.")
+    say(console, promised(spent))
 
 
 @store_app.command()
@@ -82,7 +91,7 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
 
     with existing_store(file) as store:
         stream, promise, info = store.settings(name), store.describe(name), stream_named(store, name)
-    left = None if info.horizon is None else info.horizon - info.t
+    left = info.remaining
     stddev = release_stddev(stream, max(info.t, 1))
     settings = dict(
         sorted((stream.as_json() | {"source": info.source, "rows_per_person": info.rows_per_person}).items())
@@ -129,43 +138,38 @@ def releases(
     file: File,
     name: Name,
     since: Annotated[int, typer.Option(help="Only what was released after this step.")] = 0,
+    windows: Annotated[
+        str | None, typer.Option(help="Also what was counted in the last 1d,7d,1mo (or in so many steps: 7).")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="How often an interval holds the truth, at least.")] = 0.95,
     output: Annotated[Path | None, typer.Option(help="Write them to this file: .csv, .jsonl or .parquet.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, one line each.")] = False,
 ) -> None:
     """Print or write the releases of a stream: public values, never true sums.
 
-    Works while another process writes to the store.
+    With dates, categories and error bars, as far as the store knows them. Works while another process writes to it.
 
-    Example: dpstream store releases counts.db visits --since 100 --output visits.csv
+    Example: dpstream store releases counts.db visits --windows 7 --output visits.csv
     """
     form = None if output is None else check_output(output)
     with existing_store(file) as store:
-        found = store.releases(name, since)
-        info = stream_named(store, name)
-    shape = info.shape
+        frame = releases_frame(store, name, since, windows, confidence, flat=form == "csv")
     console = Console()
+    count = frame["step"].n_unique()
     if output is not None and form is not None:
         with opened("--output", output) as target:
-            write_rows([frame_of(found, shape, info.dtype, flat=form == "csv")], form, target)
+            write_rows([frame], form, target)
             if target is not None:
                 target.finish()
         if not as_json:
-            say(console, f"{number(len(found), 'release')} of {name} written to {output}.")
+            say(console, f"{number(count, 'release')} of {name} written to {output}.")
     if as_json:
-        for release in found:
-            value = release.value.tolist() if shape else release.value
-            typer.echo(json.dumps({"step": release.step, "position": release.position, "value": value}))
+        write_rows([frame], "jsonl", None)
     elif output is None:
-        table = narrow_table(("step", "position", "value"))
-        table.columns[2].no_wrap = False
-        for release in found[-SHOWN:]:
-            position = "–" if release.position is None else str(release.position)
-            values = release.value.ravel().tolist() if shape else [release.value]
-            shown = " ".join(f"{x:,}" if isinstance(x, int) else f"{x:.6g}" for x in values)
-            table.add_row(f"{release.step:,}", position, shown)
-        console.print(table)
-        if len(found) > SHOWN:
-            say(console, f"The last {SHOWN} of {len(found):,}; --json or --output gives all of them.")
+        last = frame.filter(frame["step"] > since + count - SHOWN)
+        print_rows(last, name, console)
+        if count > SHOWN:
+            say(console, f"The last {SHOWN} of {count:,}; --json or --output gives all of them.")
 
 
 @store_app.command()
@@ -211,67 +215,40 @@ def verify(
         raise typer.Exit(BAD_INPUT)
 
 
-@store_app.command()
-def retire(
-    file: File,
-    name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> None:
-    """End a stream for good.
+def releases_frame(
+    store: Store, name: str, since: int, windows: str | None, confidence: float, *, flat: bool
+) -> pl.DataFrame:
+    """Return the releases of a stream after a step as a table; of those that have no error bars here, the values."""
+    from dpstream.arguments import check_whole
 
-    It takes no further step. Its releases stay, and so does the budget it has spent.
+    info, since = stream_named(store, name), check_whole("--since", since, least=0)
+    told = info.kind == "counter" and len(info.shape) <= 1
+    if told:
+        try:
+            store.settings(name)
+        except InvalidArgument:  # a mechanism that dpstream knows nothing of
+            told = False
+    if not told:
+        if windows is not None:
+            raise InvalidArgument("--windows", windows, f"left out: {name} is no counter of numbers or categories")
+        return frame_of(store.releases(name, since), info.shape, info.dtype, flat=flat)
+    import polars as pl
 
-    Example: dpstream store retire counts.db visits --yes
-    """
-    with existing_store(file) as store:
-        info = stream_named(store, name)
-        if not yes:
-            typer.confirm(f"{name} has {number(info.t, 'release')}. End it for good?", abort=True)
-        store.retire(name)
-    say(Console(), f"{name} is retired after {number(info.t, 'release')}.")
+    from dpstream.events.stored_stream import StoredStream
+    from dpstream.events.windows import windows_of
 
-
-def existing_store(file: Path) -> Store:
-    """Open the store in this file, which must exist: looking makes none.
-
-    Raises
-    ------
-    NotAStore
-        If there is no file, or something else.
-    """
-    from dpstream.store import Store
-    from dpstream.store.database import MIGRATIONS
-    from dpstream.store.files import check_file, check_path
-
-    path = check_path(file)
-    if not check_file(path, newest=len(MIGRATIONS)):
-        raise NotAStore(path=str(file), found="there is no such file")
-    return Store(path)
-
-
-def stream_named(store: Store, name: str) -> StreamInfo:
-    """Return what the store lists of this stream; refuse a name that it does not have."""
-    for info in store.streams():
-        if info.name == name:
-            return info
-    raise StreamUnknown(name=name)
+    asked = () if windows is None else windows_of(windows)
+    frame = StoredStream(store, name).released().table(confidence=confidence, windows=asked)
+    if info.position is not None and "start" not in frame.columns:  # where the caller's numbers are all there is
+        position = (pl.col("step") + (info.position - info.t)).alias("position")
+        frame = frame.select("step", position, pl.exclude("step"))
+    return frame.filter(pl.col("step") > since)
 
 
 def _bar(progress: Progress, name: str) -> Callable[[float], None]:
     """Add a bar of this name and return the function that moves it."""
     bar = progress.add_task(escape(name), total=1.0)
     return lambda part: progress.update(bar, completed=part)
-
-
-def _total(spent: Spent) -> str:
-    if not spent.streams:
-        return "There are no streams, and nothing is promised."
-    count = "The stream has" if spent.streams == 1 else f"All {spent.streams} streams together have"
-    if not spent.gaussian_rho:
-        return f"{count} promised ε = {spent.pure_epsilon:.6g}."
-    return (
-        f"{count} promised ρ = {spent.rho:.6g}, which is ε = {spent.epsilon(USUAL_DELTA):.4g} at δ = {USUAL_DELTA:g}."
-    )
 
 
 def _print_verified(found: list[Verified], damages: list[str], failed: dict[str, str]) -> None:
@@ -295,3 +272,7 @@ def _print_verified(found: list[Verified], damages: list[str], failed: dict[str,
         say(console, f"The file is damaged: {what}.", "red")
     if not (found or failed or damages):
         say(console, "There are no streams.")
+
+
+# The commands that change a store are part of the same group.
+from dpstream.cli import store_changes  # noqa: E402,F401

@@ -16,7 +16,7 @@ from dpstream.budget import ZCDP, ApproxDP, Budget, PureDP
 from dpstream.errors import BudgetError, StoreDamaged
 from dpstream.gaussian_curve import gaussian_epsilon
 
-__all__ = ["Spent", "budget_as_json", "budget_from_json", "compose"]
+__all__ = ["Spent", "budget_as_json", "budget_from_json", "compose", "in_words"]
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,23 @@ class Spent:
         assert isinstance(limit, ZCDP)  # noqa: S101
         return self.rho <= limit.rho * room
 
+    def in_terms_of(self, limit: Budget) -> str:
+        """Return the total as a figure that can be held against this limit.
+
+        >>> from dpstream import approx_dp, pure_dp, zcdp
+        >>> spent = compose([zcdp(0.25), zcdp(0.25)])
+        >>> [spent.in_terms_of(limit) for limit in (zcdp(1), approx_dp(2, 1e-6), pure_dp(2))]
+        ['rho = 0.5', 'epsilon = 4.887 at delta = 1e-06', 'rho = 0.5, which no pure budget covers']
+        """
+        if isinstance(limit, ApproxDP):
+            return f"epsilon = {self.epsilon(limit.delta) if self.streams else 0:.4g} at delta = {limit.delta:g}"
+        if isinstance(limit, PureDP) and not self.gaussian_rho:
+            return f"epsilon = {self.pure_epsilon:.6g}"
+        return f"rho = {self.rho:.6g}" + (", which no pure budget covers" if isinstance(limit, PureDP) else "")
+
     def __str__(self) -> str:
         pure = f", of which pure streams have epsilon = {self.pure_epsilon:.6g}" if self.pure_epsilon else ""
-        return f"rho = {self.rho:.6g} over {self.streams} streams{pure}"
+        return f"rho = {self.rho:.6g} over {self.streams} stream{'' if self.streams == 1 else 's'}{pure}"
 
 
 def compose(budgets: Iterable[Budget]) -> Spent:
@@ -84,6 +98,14 @@ def compose(budgets: Iterable[Budget]) -> Spent:
     )
     pure = [b.epsilon for b in all_of_them if isinstance(b, PureDP)]
     return Spent(len(all_of_them), gaussian, math.fsum(pure), gaussian + math.fsum(e * e / 2 for e in pure))
+
+
+def in_words(budget: Budget) -> str:
+    """Return a budget in letters: rho = 0.5, or epsilon = 1 at delta = 1e-06."""
+    if isinstance(budget, ZCDP):
+        return f"rho = {budget.rho:g}"
+    assert isinstance(budget, (ApproxDP, PureDP))  # noqa: S101
+    return f"epsilon = {budget.epsilon:g}" + (f" at delta = {budget.delta:g}" if isinstance(budget, ApproxDP) else "")
 
 
 def budget_as_json(budget: Budget) -> dict[str, object]:

@@ -32,7 +32,7 @@ from dpstream.release.error_bars import Estimate, release_stddev
 from dpstream.release.in_words import describe
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import Neighbours, StreamSettings
-from dpstream.store.composition import Spent, budget_from_json, compose
+from dpstream.store.composition import Spent, budget_from_json, compose, in_words
 from dpstream.store.durable_stream import DurableStream
 from dpstream.store.durable_streams import DurableCounter, DurableSum
 from dpstream.store.estimates import estimate_from_store, window_from_store
@@ -164,7 +164,9 @@ class Store:
             read_limit(self._files.database, self._files.seals)  # one that is damaged is not written over
             spent = self._spent()
             if limit is not None and not spent.within(limit):
-                raise InvalidArgument("limit", limit, f"at least what is promised already: {spent}")
+                raise InvalidArgument(
+                    "limit", in_words(limit), f"at least what is promised already: {spent.in_terms_of(limit)}"
+                )
             sealed = files.seals.seal_text("limit", wanted)
             connection.execute("UPDATE about SET value = ? WHERE name = 'limit'", (sealed,))
 
@@ -567,5 +569,11 @@ class Store:
         present = [
             stream_info(row, str(self.path)).budget for row in read_all_streams(self._files.database, self._files.seals)
         ]
-        if not compose([*present, asked]).within(limit):
-            raise BudgetLimitExceeded(name=name, limit=limit, spent=compose(present), asked=asked)
+        total = compose([*present, asked])
+        if not total.within(limit):
+            raise BudgetLimitExceeded(
+                name=name,
+                total=total.in_terms_of(limit),
+                limit=in_words(limit),
+                spent=compose(present).in_terms_of(limit),
+            )

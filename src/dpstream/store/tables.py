@@ -226,6 +226,11 @@ class StreamInfo:
     shape: tuple[int, ...]
     dtype: str
 
+    @property
+    def remaining(self) -> int | None:
+        """How many more releases there can be; None without a horizon."""
+        return None if self.horizon is None else self.horizon - self.t
+
 
 def stream_info(row: StreamRow, path: str) -> StreamInfo:
     """Return what `Store.streams` lists of a stream in the database at `path`."""

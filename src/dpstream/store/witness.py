@@ -78,7 +78,7 @@ class Witness(OfThisProcess):
             inode = self._check_header(store)
             if inode != os.fstat(self._descriptor).st_ino:
                 if not adopt:
-                    raise StoreCopied(path=str(path))
+                    raise StoreCopied(path=str(path).removesuffix(".witness"))
                 self._adopt(store)
         except BaseException:
             os.close(self._descriptor)

@@ -1,0 +1,93 @@
+"""`dpstream store`, the commands that change a store: limit, adopt, retire."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
+from dpstream.cli.output import number, say
+from dpstream.cli.store_open import File, Name, check_store_file, existing_store, promised, store_app, stream_named
+from dpstream.errors import InvalidArgument, StoreCopied
+
+__all__ = ["adopt", "limit", "retire"]
+
+
+@store_app.command()
+def limit(
+    file: File,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rho: Rho = None,
+    none: Annotated[bool, typer.Option("--none", help="Take the limit away.")] = False,
+) -> None:
+    """Show, set or take away the budget that all streams of a store together may not exceed.
+
+    The limit is kept in the file and holds for whoever opens it: a stream that would exceed it is not created. It
+    cannot be less than what is promised already.
+
+    Example: dpstream store limit counts.db --epsilon 8 --delta 1e-6
+    """
+    given = any(value is not None for value in (epsilon, delta, rho))
+    if none and given:
+        raise InvalidArgument("--none", "--none with a budget", "given alone: it takes the limit away")
+    wanted = budget_of(rho, epsilon, delta) if given else None
+    with existing_store(file) as store:
+        if given or none:
+            store.set_limit(wanted)
+        kept, spent = store.limit, store.spent()
+    console = Console()
+    changed = "is now" if given or none else "is"
+    say(console, f"The limit {changed} {'none' if kept is None else budget_in_words(kept)}. {promised(spent)}")
+
+
+@store_app.command()
+def adopt(
+    file: File,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Say that a store which was copied or moved here is the only one from now on.
+
+    A store on another disk refuses to work: if the original went on as well, both would publish the same noise under
+    different data, which gives the data away. After this command the copy goes on; the original must never be used
+    again, and should be deleted. A store that was only renamed on its disk needs nothing.
+
+    Example: dpstream store adopt counts.db --yes
+    """
+    from dpstream.store import Store
+
+    path, console = check_store_file(file), Console()
+    try:
+        Store(path).close()
+    except StoreCopied:
+        pass
+    else:
+        say(console, f"{file} is where it was made: there is nothing to adopt.")
+        return
+    if not yes:
+        typer.confirm(f"Will the original of {file} never be used again?", abort=True)
+    with Store(path, adopt=True) as store:
+        streams = len(store.streams())
+    say(console, f"{file} goes on from here, with {number(streams, 'stream')}. Delete the original.")
+
+
+@store_app.command()
+def retire(
+    file: File,
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """End a stream for good.
+
+    It takes no further step. Its releases stay, and so does the budget it has spent.
+
+    Example: dpstream store retire counts.db visits --yes
+    """
+    with existing_store(file) as store:
+        info = stream_named(store, name)
+        if not yes:
+            typer.confirm(f"{name} has {number(info.t, 'release')}. End it for good?", abort=True)
+        store.retire(name)
+    say(Console(), f"{name} is retired after {number(info.t, 'release')}.")

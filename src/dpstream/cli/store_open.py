@@ -1,0 +1,68 @@
+"""What the commands of `dpstream store` share: the group, its arguments, and opening a store that must exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dpstream.errors import NotAStore, StreamUnknown
+
+if TYPE_CHECKING:
+    from dpstream.store import Store, StreamInfo
+    from dpstream.store.composition import Spent
+
+__all__ = ["AsJson", "File", "Name", "check_store_file", "existing_store", "promised", "store_app", "stream_named"]
+
+store_app = typer.Typer(no_args_is_help=True, help="Look into a store of counters and sums, and check what it says.")
+
+File = Annotated[Path, typer.Argument(help="The store's database.")]
+Name = Annotated[str, typer.Argument(help="The stream's name.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+#: The δ at which a total is said as an ε, too.
+USUAL_DELTA = 1e-6
+
+
+def check_store_file(file: Path) -> Path:
+    """Return the path of a store's file; refuse one where there is none, or something else."""
+    from dpstream.store.database import MIGRATIONS
+    from dpstream.store.files import check_file, check_path
+
+    path = check_path(file)
+    if not check_file(path, newest=len(MIGRATIONS)):
+        raise NotAStore(path=str(file), found="there is no such file")
+    return path
+
+
+def existing_store(file: Path) -> Store:
+    """Open the store in this file, which must exist: looking makes none.
+
+    Raises
+    ------
+    NotAStore
+        If there is no file, or something else.
+    """
+    from dpstream.store import Store
+
+    return Store(check_store_file(file))
+
+
+def stream_named(store: Store, name: str) -> StreamInfo:
+    """Return what the store lists of this stream; refuse a name that it does not have."""
+    for info in store.streams():
+        if info.name == name:
+            return info
+    raise StreamUnknown(name=name)
+
+
+def promised(spent: Spent) -> str:
+    """Return one sentence on what the streams of a store promise together."""
+    if not spent.streams:
+        return "There are no streams, and nothing is promised."
+    count = "The stream has" if spent.streams == 1 else f"All {spent.streams} streams together have"
+    if not spent.gaussian_rho:
+        return f"{count} promised ε = {spent.pure_epsilon:.6g}."
+    return (
+        f"{count} promised ρ = {spent.rho:.6g}, which is ε = {spent.epsilon(USUAL_DELTA):.4g} at δ = {USUAL_DELTA:g}."
+    )
