@@ -56,7 +56,7 @@ MOST_CURSORS = 64
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 #: One call of the cipher makes this much at most; the zeros it encrypts stay in the first-level caches.
-CHUNK_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 17
 _ZEROS = memoryview(bytes(CHUNK_BYTES))
 
 
@@ -113,7 +113,7 @@ class Keystream:
         size = out.nbytes
         cursor = self._cursor(slot, extension, block, -(-size // BLOCK_BYTES))
         if size <= CHUNK_BYTES:
-            cursor.cipher.update_into(_ZEROS[:size], out.data)
+            cursor.cipher.update_into(_ZEROS if size == CHUNK_BYTES else _ZEROS[:size], out.data)
         else:
             for done in range(0, size, CHUNK_BYTES):
                 part = out[done : done + CHUNK_BYTES]
@@ -134,8 +134,9 @@ class Keystream:
             raise InvalidArgument(
                 "slot, extension", (slot, extension), f"within 2^{_SLOT_BITS} and 2^{_EXTENSION_BITS}"
             )
-        cursors: dict[int, _Cursor] | None = getattr(self._local, "cursors", None)
-        if cursors is None:
+        try:
+            cursors: dict[int, _Cursor] = self._local.cursors
+        except AttributeError:
             cursors = self._local.cursors = {}
         cursor = cursors.get(slot)
         position = extension << _BLOCK_BITS | block

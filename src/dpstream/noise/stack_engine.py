@@ -202,11 +202,11 @@ class StackEngine(Engine, streams=StackMechanism):
                 first, second = self._buffers()
                 words = draws.words(step, slot, low, high, first)
                 more = None if padding is None else draws.words(step, padding[0], low, high, second)
-                below = _part(base, low, high)
+                below, part = _part(base, low, high), top if high - low == len(top) else top[low:high]
                 if out is not None and last is not None:
-                    add(words, weight, more, extra, below, top[low:high], last[low:high], out[low:high])
+                    add(words, weight, more, extra, below, part, last[low:high], out[low:high])
                     return
-                fused(words, weight, more, extra, below, top[low:high], _part(out, low, high))
+                fused(words, weight, more, extra, below, part, _part(out, low, high))
                 if draws.exact:
                     self._mend(step, slot, weight, padding, low, words, more, base, top, out)
 
@@ -239,12 +239,13 @@ class StackEngine(Engine, streams=StackMechanism):
 
     def _buffers(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """The calling thread's room for keystream."""
-        held = self._local.__dict__
-        if "buffers" not in held:
-            held["buffers"] = (word_buffer(self.draws), word_buffer(self.draws))
-        buffers: tuple[NDArray[np.uint8], NDArray[np.uint8]] = held["buffers"]
+        try:
+            buffers: tuple[NDArray[np.uint8], NDArray[np.uint8]] = self._local.buffers
+        except AttributeError:
+            buffers = self._local.buffers = (word_buffer(self.draws), word_buffer(self.draws))
         return buffers
 
 
 def _part(array: NDArray[Any] | None, low: int, high: int) -> NDArray[Any] | None:
-    return None if array is None else array[low:high]
+    """Return coordinates low..high; the array itself if that is all of them, which takes less time than slicing."""
+    return array if array is None or len(array) == high - low else array[low:high]

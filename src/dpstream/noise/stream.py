@@ -227,8 +227,6 @@ class NoiseStream:
             except IndexError:
                 turn.wait()
         try:
-            if turn.forks != forks.count:
-                raise ForkedStream
             if self._t >= self._most:
                 raise HorizonExceeded(horizon=self._most, step=self._t + 1)
             if not self._intact:
