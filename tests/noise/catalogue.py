@@ -16,13 +16,6 @@ SAME_PATH = {
     "SignedDigits-laplace-7",
     "BufferedToeplitz-plain",
     "BufferedToeplitz-3",
-    # In the float lane test_increments.py streams these; in the exact lane ball arithmetic decides most of their
-    # releases.
-    "Banded",
-    "Banded-plain",
-    "FittedToeplitz-pair",
-    "FittedToeplitz-pair-plain",
-    "FittedToeplitz-signs",
 }
 ALL: dict[str, Callable[[int], Mechanism]] = {
     name: make for name, make in (BOUNDED | FROM_NUMBERS | ENDLESS).items() if name not in SAME_PATH

@@ -51,6 +51,7 @@ def fit_banded(horizon: int, bands: int, objective: Objective) -> tuple[float, .
     return _rounded(_minimised(slope, [_fractional(-0.5, bands)]))
 
 
+@lru_cache(maxsize=64)
 def fit_banded_inverse(
     horizon: int, times: int, separation: int, bands: int, objective: Objective
 ) -> tuple[float, ...]:

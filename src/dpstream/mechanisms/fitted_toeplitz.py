@@ -15,6 +15,7 @@ turns and shrinks two buffers at every step.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -392,6 +393,9 @@ class FittedToeplitz(IncrementMechanism):
     @cached_property
     def _rows(self) -> IncrementRows:
         return IncrementRows(self._increments, self.increment_scale(1, self.horizon))
+
+    def plain_row_norm(self, t: int) -> float:
+        return math.sqrt(self._left.squares(np.array([float(t)]))[0])
 
     def squared_row_norm(self, t: int) -> float:
         if self.normalized:

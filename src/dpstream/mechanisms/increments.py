@@ -10,6 +10,7 @@ increments carry less noise: 3 to 5 % less for the largest standard deviation, a
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -98,6 +99,11 @@ class IncrementMechanism(Mechanism):
     @abstractmethod
     def even_steps(self) -> int:
         """How many of the first steps have the same D."""
+
+    def plain_row_norm(self, t: int) -> float:
+        """Return ‖(A G)_t‖: the norm of row t of L with D = 1."""
+        sums = np.cumsum(self.increments(t))
+        return math.sqrt(sums @ sums)
 
     def squared_row_norm(self, t: int) -> float:
         return float(self.squared_row_norms(t)[-1])

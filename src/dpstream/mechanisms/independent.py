@@ -9,6 +9,7 @@ L = A, R = I.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -87,6 +88,9 @@ class Independent(IncrementMechanism):
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         k = participation.times
         return (float(k) if self.noise == "laplace" else k**0.5), True
+
+    def plain_row_norm(self, t: int) -> float:
+        return math.sqrt(t)
 
     def squared_row_norm(self, t: int) -> float:
         return float(t)

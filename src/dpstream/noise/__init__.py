@@ -11,6 +11,9 @@ from dpstream.noise import (
     epoch_engine as epoch_engine,
 )
 from dpstream.noise import (
+    exact_increment_engine as exact_increment_engine,
+)
+from dpstream.noise import (
     increment_engine as increment_engine,
 )
 from dpstream.noise import (

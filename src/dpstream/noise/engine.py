@@ -112,8 +112,8 @@ class Engine(ABC):
         scaled by their caller.
     """
 
-    #: Which engine streams which kind of mechanism.
-    _by_kind: ClassVar[dict[type[Mechanism], type[Engine]]] = {}
+    #: Which engines stream which kind of mechanism; the first that can is taken.
+    _by_kind: ClassVar[dict[type[Mechanism], list[type[Engine]]]] = {}
 
     #: Whether `error` is known only for releases that were made.
     error_is_measured: ClassVar[bool] = False
@@ -121,7 +121,7 @@ class Engine(ABC):
     def __init_subclass__(cls, streams: type[Mechanism] | None = None) -> None:
         super().__init_subclass__()
         if streams is not None:
-            cls._by_kind[streams] = cls
+            cls._by_kind.setdefault(streams, []).append(cls)
 
     def __init__(self, mechanism: Mechanism, draws: Draws, chunks: Chunks, gain: float = 1.0) -> None:
         self.mechanism = mechanism
@@ -247,9 +247,9 @@ class Engine(ABC):
 def engine_class(mechanism: Mechanism, *, exact: bool) -> type[Engine]:
     """Return the engine of the mechanism's kind; that of `Mechanism` itself if it is of no known kind."""
     for kind in type(mechanism).__mro__:
-        found = Engine._by_kind.get(kind)
-        if found is not None and found.can_stream(mechanism, exact=exact):
-            return found
+        for found in Engine._by_kind.get(kind, ()):
+            if found.can_stream(mechanism, exact=exact):
+                return found
     raise TypeError(f"mechanism must be a Mechanism, got {type(mechanism).__name__}")
 
 

@@ -1,15 +1,15 @@
 """Streams mechanisms whose releases add up increments, in the float lane: fitted, banded, banded inverse, independent.
 
 `step` keeps the running total of the noise in float64; `increment`, what training adds to gradients, keeps none.
-Whoever asks for totals after increments pays for all steps again. (The exact lane streams these mechanisms by their
-pure step.)
+Whoever asks for totals after increments pays for all steps again. `exact_increment_engine` streams them in the exact
+lane.
 """
 
 from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,10 @@ from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.fitted_toeplitz import FittedToeplitz
 from dpstream.mechanisms.increments import IncrementMechanism
 from dpstream.mechanisms.independent import Independent
-from dpstream.mechanisms.recurrence import RecurrenceMechanism
 from dpstream.noise.draws import Draws
 from dpstream.noise.engine import Chunks, Engine, word_buffer
 from dpstream.noise.pure_step_engine import PureStepEngine
-from dpstream.noise.recurrence_engine import SCALES_AHEAD, SLOW_GAP, RecurrenceEngine
+from dpstream.noise.recurrence_engine import SCALES_AHEAD, SLOW_GAP
 
 __all__ = ["BandedEngine", "BandedInverseEngine", "FittedEngine", "IncrementEngine"]
 
@@ -206,46 +205,6 @@ class FittedEngine(IncrementEngine, streams=FittedToeplitz):
             )
 
         self.chunks.run(work)
-
-
-class _Recurrence:
-    """A fitted mechanism as `RecurrenceEngine` sees a mechanism: L by its own gaps and weights."""
-
-    def __init__(self, mechanism: FittedToeplitz) -> None:
-        recurrence = mechanism.as_recurrence
-        assert recurrence is not None  # noqa: S101  (`can_stream` has looked)
-        self.gaps, self.weights = recurrence
-        self._fitted = mechanism
-        self.squared_row_norm_bound = mechanism.squared_row_norm  # rows only grow
-
-    def input_scale(self, first: int, count: int) -> NDArray[np.float64]:
-        return np.ones(count)
-
-    output_scale = input_scale
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._fitted, name)
-
-
-class ExactFittedEngine(RecurrenceEngine, streams=IncrementMechanism):
-    """Streams a real interlacing family in the exact lane: weights of L are positive, the running total is a buffer.
-
-    docs/exact-rounding.md, "Recurrences", holds as it is: a buffer that does not decay is not rounded by its decay.
-    """
-
-    def __init__(self, mechanism: FittedToeplitz, draws: Draws, chunks: Chunks, gain: float = 1.0) -> None:
-        super().__init__(cast("RecurrenceMechanism", _Recurrence(mechanism)), draws, chunks, gain)
-
-    @classmethod
-    def can_stream(cls, mechanism: Mechanism, *, exact: bool) -> bool:
-        """Whether L has positive weights and no scales."""
-        return exact and isinstance(mechanism, FittedToeplitz) and mechanism.as_recurrence is not None
-
-    @classmethod
-    def vectors(cls, mechanism: Mechanism, *, exact: bool, narrow: bool) -> int:
-        """Return all buffers twice: high and low halves."""
-        del exact, narrow
-        return 2 * mechanism.memory
 
 
 class IndependentEngine(FittedEngine, streams=Independent):
