@@ -22,6 +22,8 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · KeyInUse, KeyOfAnotherRun, StepsMissing, StepsReleased
     · SettingsError
       · SettingsMissing, SettingsUnreadable, SettingUnknown
+    · ReleaseRefused
+      · ThroughTooEarly, ClockWentBack, AllRowsLate, LooksLikeWholeLog, StepsWithoutRows, StreamEnded
     · MissingExtra
 
     FitNotConverged is a warning: the result can be used, and says so.
@@ -784,6 +786,77 @@ class SettingUnknown(SettingsError):
     def describe(self) -> str:
         advice = f"did you mean {self.near}?" if self.near else f"there are {', '.join(self.known)}"
         return f"{self.path}: there is no setting {self.key!r}; {advice}"
+
+
+# -- before a release ------------------------------------------------------------------------------------------------
+
+
+class ReleaseRefused(_ErrorWithFields, ValueError):
+    """A count stopped before anything was written or released; a stored stream is as it was."""
+
+
+class ThroughTooEarly(ReleaseRefused):
+    """Releases were asked for up to a step before the last that was released."""
+
+    message = (
+        "through={through!r} is before the last release, which is that of {last}: released steps stay. Give a later"
+        " date, or leave `through` out"
+    )
+    through: str
+    last: str
+
+
+class ClockWentBack(ReleaseRefused):
+    """By the clock fewer steps have ended than were released."""
+
+    message = (
+        "the step of {last} was released, but by this machine's clock ({now}) it has not ended yet: set the clock"
+        " right, or name the last step to release by `through`"
+    )
+    last: str
+    now: str
+
+
+class AllRowsLate(ReleaseRefused):
+    """Every row of the input is of a step that was released before."""
+
+    message = (
+        "all {rows:,} rows are of steps that were released before (up to that of {last}): is it an old file?"
+        " late='next' counts them in the next step, late='drop' leaves them out"
+    )
+    rows: int
+    last: str
+
+
+class LooksLikeWholeLog(ReleaseRefused):
+    """The input holds the rows of released steps again, as many as were counted or more."""
+
+    message = (
+        "{rows:,} rows are of steps that were released before, and each step since that of {first} has as many as were"
+        " counted then: this looks like the whole log, but this stream takes new rows only, and would count them again."
+        " Give the new rows only; or late='drop' leaves old rows out; or late='next' counts them, if they are new"
+    )
+    rows: int
+    first: str
+
+
+class StepsWithoutRows(ReleaseRefused):
+    """Steps that are to be released have no rows, and that was not to happen."""
+
+    message = "no rows for {steps}: gaps='warn' releases such steps as they are"
+    steps: str
+
+
+class StreamEnded(ReleaseRefused):
+    """A stream has released its last step, and there are rows for it."""
+
+    message = (
+        "the stream {name!r} ended with its step {horizon:,}, that of {last}: nothing more can be counted in it. Start"
+        " a successor that carries the total over: dpstream store extend"
+    )
+    name: str
+    horizon: int
+    last: str
 
 
 class FitNotConverged(UserWarning):

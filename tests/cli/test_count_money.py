@@ -41,7 +41,7 @@ def test_clipped_rows_are_counted_and_said(here):  # noqa: F811
 
 def test_every_form_shows_amounts(here):  # noqa: F811
     (here / "sales.csv").write_text(SALES)
-    more = ("--clip", "--mechanism", "Binary", "--store", "s.db")
+    more = ("--clip", "--mechanism", "Binary", "--store", "s.db", "--all")
     csv = [row["value"] for row in counted("sales.csv", *DAYS, *SUM, *more)]
     lines = count("sales.csv", *DAYS, *SUM, *more, "--json").stdout.splitlines()
     assert [json.loads(line)["value"] for line in lines] == list(map(float, csv))

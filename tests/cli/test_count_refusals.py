@@ -283,14 +283,13 @@ def test_refused(here, case):
         (here / "log.csv").write_bytes(content.encode() if isinstance(content, str) else content)
     before = before_and_after(here)
     where = () if "--follow" in options else ("--output", "out.csv", "--plot", "out.png")
-    refused(count("log.csv", *options, "--store", "s.db", *where), message)
+    if case != "order":  # which a store does not ask for
+        refused(count("log.csv", *options, "--store", "s.db", *where), message)
     refused(count("log.csv", *options), message)
     assert before_and_after(here) == before
 
 
-@pytest.mark.parametrize(
-    "case", ["timestamp", "order", "too few fields", "cut gzip", "empty", "horizon", "until", "NaN"]
-)
+@pytest.mark.parametrize("case", ["timestamp", "too few fields", "cut gzip", "empty", "horizon", "until", "NaN"])
 def test_a_store_stays_where_it_was(here, some_store, case):
     for file in some_store.iterdir():
         shutil.copy2(file, here / file.name)

@@ -47,7 +47,8 @@ def test_day_by_day(folder, again):
     for i, day in enumerate(days):
         first = {"all rows": days[0], "new rows": day, "some old rows": days[max(i - 2, 0)]}[again]
         file = write([event for event in events if first <= event.when.date() <= day], folder, "csv")
-        result = count(file, *arguments, "--through", day, "--store", store)
+        way = () if again == "new rows" else ("--whole-log",)
+        result = count(file, *arguments, "--through", day, "--store", store, "--all", *way)
         assert result.exit_code == 0, result.output
         assert result.stdout.startswith(last)
         assert "late" not in result.stderr
@@ -66,19 +67,22 @@ def days(file, text):
     [
         (
             "01 02 02 03",
-            "3 rows are for steps that were released before, as many as were counted then: are not counted",
+            "3 rows are for steps that were released before, as many as were counted then: they are not counted",
         ),
-        ("02 02 03", "2 rows are for steps that were released before, as many as were counted then: are not counted"),
+        (
+            "02 02 03",
+            "2 rows are for steps that were released before, as many as were counted then: they are not counted",
+        ),
         # One of the three is missing, three are late, one is new.
         ("01 01 01 02 02 02 03", "At least 3 of them came late: there are more than were counted then."),
         # Only new rows: a late one of the second day is less than was counted then.
-        ("02 03", "warning: 1 row is for steps that were released before; they are not counted. Whether they were"),
+        ("02 03", "warning: 1 row is for steps that were released before; it is not counted. Whether they were"),
         ("03", None),
     ],
 )
-def test_late_rows_are_never_silent(folder, again, said):
+def test_rows_of_the_whole_log_are_never_left_out_silently(folder, again, said):
     store, file = folder / "s.db", folder / "log.csv"
-    arguments = (file, "--time", "when", "--rho", 0.5, "--unbounded", "--store", store)
+    arguments = (file, "--time", "when", "--rho", 0.5, "--unbounded", "--store", store, "--whole-log", "--all")
     days(file, "01 02 02")
     first = count(*arguments, "--through", "2026-01-02").stdout
     days(file, again)
@@ -88,6 +92,7 @@ def test_late_rows_are_never_silent(folder, again, said):
     assert "2 steps were released in earlier runs." in told
     assert (said in told) if said else ("released before" not in told)
     assert ("warning" in told) == ("warning" in (said or "") or "late" in (said or ""))
+    assert "looks like" not in told
     assert "of the true total" not in told
     assert state(store)[0].tolist() == [1, 2, 1]
     assert count(*arguments, "--through", "2026-01-03").stdout == result.stdout
@@ -100,37 +105,12 @@ def test_late_rows_of_people_and_sums_cannot_be_told(folder):
         ("sums", ("--value", "n", "--per-person", 9)),
     ):
         arguments = (file, "--time", "when", "--from", "2026-01-01", "--rho", 0.5, "--unbounded", *more)
-        arguments += ("--store", folder / "s.db", "--name", name)
+        arguments += ("--store", folder / "s.db", "--name", name, "--whole-log")
         file.write_text("when,who,n\n2026-01-01,ann,4\n2026-01-01,ann,3\n")
         assert len(counted(*arguments, "--through", "2026-01-01")) == 1
         file.write_text("when,who,n\n2026-01-01,bob,1\n2026-01-01,bob,2\n2026-01-02,cid,1\n")
         told = " ".join(count(*arguments, "--through", "2026-01-02").stderr.split())
         assert "2 rows are for steps that were released before; they are not counted. Whether they were" in told
-
-
-def test_with_a_store_the_clock_says_which_steps_are_released(folder, monkeypatch):
-    store, file = folder / "s.db", folder / "log.csv"
-    arguments = (file, "--time", "when", "--from", "2026-01-01", "--rho", 0.5, "--unbounded", "--store", store)
-
-    def at(moment):
-        monkeypatch.setattr("dpstream.events.last_step.now", lambda: dt.datetime.fromisoformat(moment).astimezone())
-
-    at("2026-01-02T13:00:00")
-    days(file, "01 02")
-    result = count(*arguments)
-    assert result.stdout.count("\n") == 1 + 1
-    assert "warning: 1 row after the last step released (2026-01-01) were not counted" in result.stderr
-    at("2026-01-05T00:00:00")
-    days(file, "01 02 02 04")
-    assert len(counted(*arguments)) == 4
-    assert state(store)[0].tolist() == [1, 2, 0, 1]
-    # Nothing to count: released all the same, and what is empty is said.
-    at("2026-01-06T07:00:00")
-    days(file, "")
-    result = count(*arguments)
-    assert result.stdout.count("\n") == 1 + 5
-    assert "1 step without rows released as empty, the first 2026-01-05." in result.stderr
-    assert "taken from the data" not in result.stderr
 
 
 def test_rows_as_steps_go_on_after_the_last_row(folder):
@@ -150,6 +130,7 @@ def test_rows_as_steps_go_on_after_the_last_row(folder):
         "--store",
         store,
     )
+    arguments += ("--all",)
     file.write_text("n\n3\n4\n")
     first = count(*arguments).stdout
     file.write_text("n\n3\n4\n5\n")
@@ -195,7 +176,7 @@ def test_the_zone_and_the_start_come_back(folder):
     file.write_text("when\n2026-10-25T00:30:00Z\n2026-10-25T01:30:00Z\n")
     first = count(*arguments, "--store", store, "--through", "2026-10-25T02:30+01:00").stdout
     file.write_text("when\n2026-10-25T02:30:00Z\n")
-    rows = count(*arguments, "--store", store, "--through", "2026-10-25T03:00+01:00").stdout
+    rows = count(*arguments, "--store", store, "--through", "2026-10-25T03:00+01:00", "--all").stdout
     assert rows.startswith(first)
     assert [line.split(",")[1] for line in rows.splitlines()[1:]] == [
         "2026-10-25T02:00:00+02:00",
@@ -237,7 +218,7 @@ def test_nobody_is_counted_more_often_than_allowed(folder, monkeypatch, end, ord
         arguments = (file, "--time", "when", "--from", "2026-01-01", "--rho", 0.5, *end, *order, "--store", store)
         closed = max(day for day, _ in fed) + rng.randrange(-1, 2)
         through = ("--through", dt.date(2026, 1, 1) + dt.timedelta(closed - 1))
-        rows = counted(*arguments, "--user", "who", "--max-contributions", 3, *through)
+        rows = counted(*arguments, "--user", "who", "--max-contributions", 3, *through, "--whole-log", "--all")
         new = np.zeros(closed - released, dtype=np.int64)
         for day, who in fed:
             if released <= day < closed and kept[who] < 3:
@@ -344,7 +325,8 @@ def test_settings_are_built_and_steps_are_checked_once(folder, kept, monkeypatch
     counted(
         file, "--time", "when", "--rho", 0.5, "--horizon", 40, "--from", "2026-01-30", "--through", "2026-02-20", *store
     )
-    assert calls == {"for_counter": 1, "check_rows": 1}
+    # With a store, what the file adds is checked, and what its steps add up to with rows of earlier files.
+    assert calls == {"for_counter": 1, "check_rows": 1 + kept}
 
 
 def test_rows_that_came_after_the_check_are_checked(folder):

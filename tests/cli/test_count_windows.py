@@ -122,13 +122,13 @@ def test_day_by_day_with_a_store(path, events, monkeypatch):  # noqa: F811
     assert int(rows[-1]["last_7d"]) == releases[-1] - releases[-8]
     assert int(last["last_1mo"]) == releases[41] - releases[10]
     # Another window is answered, too, with its true error, and the stream stays what it is.
-    other = counted(log, "--through", LAST, "--store", store, "--windows", "14d")[-1]
+    other = counted(log, "--through", LAST, "--store", store, "--windows", "14d", "--all")[-1]
     assert int(other["last_14d"]) == releases[-1] - releases[-15]
     with dp.Store(store) as opened:
         assert int(other["last_14d_high"]) == opened.window("count", 14).high
         assert opened.settings("count").windows == (1, 7, 31)
     assert "last_1mo" not in other
-    assert "last_1mo" in counted(log, "--through", LAST, "--store", store)[-1]
+    assert "last_1mo" in counted(log, "--through", LAST, "--store", store, "--all")[-1]
 
 
 def test_follow_knows_what_was_before(tmp_path):

@@ -137,6 +137,7 @@ def test_one_id_in_every_format(tmp_path):
         rows = counted(
             tmp_path / f"log.{form}", "--time", "when", "--rho", 5e5, "--horizon", 9, "--from", "2026-01-01",
             "--through", f"2026-01-0{day}", "--user", "who", "--max-contributions", 1, "--store", tmp_path / "s.db",
+            "--all",
         )  # fmt: skip
     assert [int(row["value"]) for row in rows] == [2, 2, 2]
 

@@ -22,6 +22,7 @@ from dpstream.errors import DpstreamError
 __all__ = [
     "BAD_INPUT",
     "COMMANDS",
+    "FEW_STEPS_LEFT",
     "FOUND_WRONG",
     "INTERRUPTED",
     "NOT_WRITTEN",
@@ -43,9 +44,10 @@ COMMANDS = {
     "bench": "Measure dpstream against its peers on one core of this machine: minutes, and a table.",
 }
 #: Exit statuses, besides 0: something that was checked is wrong; the input was refused, nothing was written or spent;
-#: steps were released, but the result could not be written; Ctrl-C.
+#: done, but few steps are left; steps were released, but the result could not be written; Ctrl-C.
 FOUND_WRONG = 1
 BAD_INPUT = 2
+FEW_STEPS_LEFT = 3
 NOT_WRITTEN = 4
 INTERRUPTED = 130
 #: Spaces at the end of a line, with the colours that end among them.

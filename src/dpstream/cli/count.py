@@ -10,11 +10,12 @@ import typer
 from dpstream.cli.budget_options import Delta, Epsilon, Rho
 from dpstream.cli.whole_command import what_is_missing
 from dpstream.errors import DpstreamError
-from dpstream.events.count_settings import ENDS, missing
+from dpstream.events.count_settings import ENDS, continued, missing, read_settings
 
 __all__ = ["count"]
 
 READ, STEPS, PEOPLE, WRITE = "What is counted", "Steps and releases", "People", "Where it goes"
+DAILY = "Day by day, with a store"
 
 
 def count(
@@ -240,7 +241,7 @@ def count(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="Write all releases to this .csv, .jsonl or .parquet file.", rich_help_panel=WRITE),
+        typer.Option(help="Write the releases to this .csv, .jsonl or .parquet file.", rich_help_panel=WRITE),
     ] = None,
     form: Annotated[
         str | None, typer.Option("--as", help="Standard output as csv, jsonl, parquet or table.", rich_help_panel=WRITE)
@@ -261,11 +262,54 @@ def count(
     ] = False,
     store: Annotated[
         Path | None,
-        typer.Option(help="A file that remembers the releases, to go on tomorrow.", rich_help_panel=WRITE),
+        typer.Option(
+            help="A file that remembers the rows, the releases and the settings: tomorrow, give a file of new rows and"
+            " --store alone.",
+            rich_help_panel=DAILY,
+        ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(help="The stream's name in the store, if it has several.", rich_help_panel=WRITE),
+        typer.Option(help="The stream's name in the store, if it has several.", rich_help_panel=DAILY),
+    ] = None,
+    late: Annotated[
+        str | None,
+        typer.Option(
+            help="Rows of steps that were released before: next (if left out) counts them in the next step, refuse"
+            " stops, drop leaves them out.",
+            rich_help_panel=DAILY,
+        ),
+    ] = None,
+    gaps: Annotated[
+        str | None,
+        typer.Option(
+            help="Steps without any row, such as those of a file that was forgotten: warn (if left out) or refuse.",
+            rich_help_panel=DAILY,
+        ),
+    ] = None,
+    whole_log: Annotated[
+        bool,
+        typer.Option(
+            "--whole-log",
+            help="Every run gets the whole log, not only new rows: rows of released steps are those counted before.",
+            rich_help_panel=DAILY,
+        ),
+    ] = False,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="Write all releases, not only those of this run.", rich_help_panel=DAILY),
+    ] = False,
+    warn_below: Annotated[
+        int | None,
+        typer.Option(help="Exit with status 3 if fewer steps than this are left.", rich_help_panel=DAILY),
+    ] = None,
+    settings_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--settings",
+            help="A TOML file of options, such as dpstream init writes; those on the command line win.",
+            rich_help_panel=WRITE,
+        ),
     ] = None,
     follow: Annotated[
         bool,
@@ -289,8 +333,16 @@ def count(
     released before the whole input was read and found in order. Without --store every run draws fresh noise and spends
     the budget again.
 
-    Exit status: 0 done; 2 refused, nothing written and nothing spent; 4 steps were released but the result could not be
-    written; 130 interrupted.
+    With --store, tomorrow's command is dpstream count FILE --store STORE: the settings are kept. There are two ways to
+    work. Only new rows: give each file once; rows of days to come wait in the store,
+    late rows count in the next step, and a file that is given again is recognised. Or the whole log every time, with
+    --whole-log: rows of released steps are left out.
+
+    Exit status: 0 done; 2 refused, nothing written and nothing spent; 3 done, and fewer steps are left than
+    --warn-below; 4 steps were released but the result could not be written; 130 interrupted.
+
+    Example: dpstream count visits.csv --time when --from 2026-01-01 --until 2026-12-31 --epsilon 1 --delta 1e-6
+    --store visits.db
 
     Example: dpstream count visits.csv --time when --from 2026-01-01 --through 2026-02-28 --epsilon 1 --delta 1e-6
     --horizon 365
@@ -303,15 +355,23 @@ def count(
 
     Example: dpstream count visits.csv --time when --from 2026-01-01 --through 2026-02-28 --epsilon 1 --delta 1e-6
     --horizon 365 --windows 1d,7d,1mo
-
-    Example: dpstream count visits.csv --time when --from 2026-01-01 --rho 0.5 --unbounded --store visits.db
-    --output totals.csv
     """
     given = {name: value for name, value in locals().items() if value is not None and value is not False}
+    if settings_file is not None:
+        given = with_settings_file(given, read_settings(settings_file))
     _check_complete(given)
     from dpstream.cli.count_run import CountCommand
 
     CountCommand.of(given).run()
+
+
+def with_settings_file(given: dict[str, Any], read: dict[str, Any]) -> dict[str, Any]:
+    """Return the options that were given, and of the settings file what they leave open."""
+    own = {name: value for name, value in given.items() if name != "settings_file"}
+    paths = {"store": Path(read["store"])} if "store" in read else {}
+    if "values_file" in own:
+        read = {name: value for name, value in read.items() if name != "categories"}
+    return continued(own, read | paths)
 
 
 def _check_complete(given: dict[str, Any]) -> None:

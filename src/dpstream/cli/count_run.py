@@ -14,9 +14,10 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 import polars.selectors as cs
+import typer
 from rich.console import Console
 
-from dpstream.cli.app import FailedAfterRelease, Interrupted, closed_streams
+from dpstream.cli.app import FEW_STEPS_LEFT, FailedAfterRelease, Interrupted, closed_streams
 from dpstream.cli.budget_options import budget_in_words
 from dpstream.cli.count_notes import Notes
 from dpstream.cli.output import (
@@ -61,6 +62,8 @@ class CountCommand:
     as_json: bool = False
     plot: Path | None = None
     compare_with_truth: bool = False
+    everything: bool = False
+    warn_below: int | None = None
     follow: bool = False
     quiet: bool = False
     verbose: bool = False
@@ -98,17 +101,31 @@ class CountCommand:
             # Before anything is spent: a target that cannot be written refuses the run.
             target = stack.enter_context(opened("--output", self.output))
             picture = stack.enter_context(opened("--plot", self.plot))
-            _read(run, sources, notes, quiet=self.quiet)
+            with reading_progress(sources, quiet=self.quiet) as show:
+                run.read(sources, show, notes.recognised)
             run.open()
             notes.before()
+            run.ingest()
             kept: list[pl.DataFrame] = []
-            frames = _keeping(run.frames(run.closed), kept, everything=picture is not None)
+            frames = self._new(run, run.frames(run.closed, everything=self.everything or picture is not None), kept)
             with _said_if_not_written(run, to_file=target is not None):
                 self._write(run, frames, kept, shape, target)
             if picture is not None:
                 with _said_if_not_written(run, to_file=False):
                     _draw(run, pl.concat(kept), picture, notes, with_truth=self.compare_with_truth)
             notes.after(self.report_dropped, self.output, self.plot)
+            left = None if run.horizon is None else run.horizon - run.published
+            if self.warn_below is not None and left is not None and left < self.warn_below:
+                raise typer.Exit(FEW_STEPS_LEFT)
+
+    def _new(self, run: CountRun, frames: Iterator[pl.DataFrame], kept: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Pass on what is to be written: the releases of this run, or all; keep all for a picture, or the last."""
+        for frame in frames:
+            if self.plot is None:
+                kept[:-1] = []
+            kept.append(frame)
+            old = not self.everything and frame.height and frame["step"][-1] <= run.seen
+            yield frame.clear() if old else frame
 
     def _check(self) -> None:
         """Refuse options that do not go together."""
@@ -186,34 +203,14 @@ def _categories(values: str | None, values_file: Path | None) -> tuple[str, ...]
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def _read(run: CountRun, sources: list[str], notes: Notes, *, quiet: bool) -> None:
-    tally = run.tally
-    with reading_progress(sources, quiet=quiet) as show:
-        done = 0
-
-        def report(count: int) -> None:
-            nonlocal done
-            done = count
-
-        for table in tables(sources, tally.columns, files=run.options.files, report=report, note=notes.recognised):
-            tally.take(table)
-            show(done, tally.rows)
-
-
-def _keeping(frames: Iterator[pl.DataFrame], kept: list[pl.DataFrame], *, everything: bool) -> Iterator[pl.DataFrame]:
-    """Pass tables on, and keep all of them or the last."""
-    for frame in frames:
-        if not everything:
-            kept[:-1] = []
-        kept.append(frame)
-        yield frame
-
-
 def _print_last(run: CountRun, kept: list[pl.DataFrame], console: Console) -> None:
     if not run.published:
         console.print("No step has ended yet: nothing was released.")
         return
     frame = pl.concat(kept[-2:])
+    if not frame.height:
+        console.print(f"Nothing new: {number(run.published, 'step')} released in earlier runs (--all shows them).")
+        return
     total = run.published
     categories = max(len(run.options.measure.names), 1)
     shown = frame.tail(categories * max(min(SHOWN, SHOWN_ROWS // categories), 1))
@@ -228,10 +225,10 @@ def _draw(run: CountRun, frame: pl.DataFrame, plot: Target, notes: Notes, *, wit
     truth = None
     if with_truth:
         notes.warn("the picture shows the true totals (--compare-with-truth): it must not be published.")
-        inputs = run.tally.inputs(0, run.published)
-        if run.seen and run.store is not None:
-            earlier = run.store.true_data.inputs(options.name, 1, run.seen)
-            inputs = np.concatenate([earlier, inputs[run.seen :]])
+        if run.store is not None:
+            inputs = run.store.true_data.inputs(options.name, 1, run.published)
+        else:
+            inputs = run.tally.inputs(0, run.published)
         sums = np.cumsum(inputs, axis=0) * float(options.measure.reader.unit)
         names = options.measure.names
         truth = {name: sums[:, i] for i, name in enumerate(names)} if names else {"": sums}
@@ -254,8 +251,7 @@ def _follow(run: CountRun, notes: Notes, form: str) -> None:
         notes.before()
         with _said_if_not_written(run, to_file=False):
             for values in run.release(closed):
-                first = run.published - len(values)
-                write_rows([run.rows(first, values)], shape, None, header=header)
+                write_rows([run.rows(values)], shape, None, header=header)
                 header = False
 
     def tick() -> float | None:
@@ -296,7 +292,7 @@ def _said_if_not_written(run: CountRun, *, to_file: bool) -> Iterator[None]:
             raise FailedAfterRelease(
                 f"{error}. {number(released, 'step')} {'was' if released == 1 else 'were'} released before that and"
                 f" {'is' if released == 1 else 'are'} kept in {store}: read them again with dpstream store releases"
-                f" {shlex.quote(str(store))} {shlex.quote(name)}, or run the same command again"
+                f" {shlex.quote(str(store))} {shlex.quote(name)}, or run the same command again with --all"
             ) from None
         if to_file:
             raise InvalidArgument(error.where, None, f"a file that can be written ({error.reason})") from None

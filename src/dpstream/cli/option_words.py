@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from dpstream.errors import DpstreamError, InvalidArgument
 
-__all__ = ["in_options"]
+__all__ = ["in_options", "words_in_options"]
 
 _BUDGET = re.compile(r"budget=(?:ZCDP|ApproxDP|PureDP)\(([^)]*)\)")
 _MECHANISM = re.compile(r"mechanism=\{[^}]*'mechanism': '(\w+)'[^}]*\}")
@@ -35,6 +35,12 @@ def in_options(error: DpstreamError, options: Mapping[str, str]) -> str:
         text = text.replace(error.argument, options[error.argument], 1)
     if isinstance(error, InvalidArgument) and error.given is None:
         text = text.removesuffix(", got None")
+
+    return words_in_options(text, options)
+
+
+def words_in_options(text: str, options: Mapping[str, str]) -> str:
+    """Return a sentence with options in place of arguments; see `in_options`."""
 
     def budget(found: re.Match[str]) -> str:
         return " ".join(f"--{part.replace('=', ' ')}" for part in found[1].split(", "))

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from dpstream.cli.targets import NotWritten, Target, check_target
 from dpstream.errors import InvalidArgument
+from dpstream.events.number_words import number
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,15 +55,6 @@ _SUFFIXES: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "json
 def say(console: Console, text: str, style: str = "") -> None:
     """Print a sentence: wrapped between words on a terminal, in one line where another program reads it."""
     console.print(Text(text, style), soft_wrap=not console.is_terminal, highlight=False)
-
-
-def number(count: int, noun: str) -> str:
-    """Return a number with its noun, in the plural where that is due.
-
-    >>> number(1, "step"), number(2000, "step")
-    ('1 step', '2,000 steps')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def narrow_table(headings: Sequence[str], *, title: str | None = None, words: Sequence[str] = ()) -> Table:

@@ -11,8 +11,10 @@ from typing import Any
 
 from dpstream.events.count_settings import ENDS, SETTINGS
 
-__all__ = ["what_is_missing", "whole_command"]
+__all__ = ["OPTIONS", "what_is_missing", "whole_command"]
 
+#: The options of the settings of a count.
+OPTIONS = {name: f"--{(setting.option or name).replace('_', '-')}" for name, setting in SETTINGS.items()}
 _WORDS = {
     "time": "which column says when a row happened (--time COLUMN; or --every row: every row is a step)",
     "end": "how long you will publish (--until DATE, --horizon 365 for a year of days, or --unbounded for no end)",
@@ -62,7 +64,7 @@ def whole_command(lacking: list[str], given: Mapping[str, Any]) -> str:
 
 
 def _option(name: str, value: Any) -> list[str]:
-    option = f"--{(SETTINGS[name].option or name).replace('_', '-')}"
+    option = OPTIONS[name]
     if value is True:
         return [option]
     if isinstance(value, (tuple, list)):

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
@@ -16,7 +16,7 @@ from dpstream.events.count_settings import BUDGET, missing
 from dpstream.events.file_options import FileOptions
 from dpstream.events.measure import Measure
 from dpstream.events.row_rules import RowFilter, RowRules
-from dpstream.events.tally import Order
+from dpstream.events.tally import Late, Order
 from dpstream.events.windows import Window, windows_of
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.catalogue import mechanism_named
@@ -57,6 +57,13 @@ class CountOptions:
         How many steps there will ever be, or the date of the last; None and None: there is no last step.
     order
         See `Order`.
+    late
+        With a store: what becomes of rows whose steps were released before, see `Late`. None: "next", but an input that
+        looks like an old file, or like the whole log, is refused.
+    gaps
+        "refuse" to release steps without any row, or "warn" of them.
+    whole_log
+        With a store: every run gets the whole log, and the rows of released steps are those that were counted.
     user, max_contributions, max_users, fold_case
         The column of user ids, how many rows of one user are counted, how many users a store has room for, and whether
         ids that differ in letter case only are one user.
@@ -81,6 +88,9 @@ class CountOptions:
     horizon: int | None = None
     until: str | None = None
     order: Order = "sorted"
+    late: Late | None = None
+    gaps: Literal["warn", "refuse"] = "warn"
+    whole_log: bool = False
     user: str | None = None
     max_contributions: int = 1
     max_users: int = 1_000_000
@@ -150,7 +160,11 @@ class CountOptions:
             through=given.get("through"),
             horizon=None if horizon is None else check_whole("horizon", horizon),
             until=given.get("until"),
-            order=order or ("any" if given.get("any_order") else "sorted"),
+            # Files of a day hold late rows, in whatever order they came.
+            order=order or ("any" if given.get("any_order") or given.get("store") else "sorted"),
+            late=_one_of("late", given.get("late"), ("next", "refuse", "drop")),
+            gaps=_one_of("gaps", given.get("gaps", "warn"), ("warn", "refuse")),
+            whole_log=bool(given.get("whole_log")),
             user=user,
             max_contributions=1 if times is None else check_whole("max_contributions", times),
             max_users=check_whole("max_users", given.get("max_users", 1_000_000)),
@@ -204,7 +218,9 @@ class CountOptions:
             **asdict(self.files),
             "decimal": measure.decimal if measure.value else None,
             "time_format": self.time_format,
-            "any_order": self.order == "any" or None,
+            "whole_log": self.whole_log or None,
+            "late": self.late,
+            "gaps": self.gaps if self.gaps != "warn" else None,
             "confidence": self.confidence,
             "windows": [window.text for window in self.windows] or None,
             "non_negative": self.non_negative or None,
@@ -217,9 +233,6 @@ def _measure(given: Mapping[str, Any], side: Neighbours) -> Measure:
     value = given.get("value")
     if value is not None and "per_person" not in given:
         raise InvalidArgument("per_person", None, "given with `value`: the largest size of a value")
-    undeclared = given.get("undeclared", "refuse")
-    if undeclared not in ("refuse", "other"):
-        raise InvalidArgument("undeclared", undeclared, "refuse or other")
     measure = Measure(
         value=value,
         per_person=given.get("per_person", 1),
@@ -229,12 +242,19 @@ def _measure(given: Mapping[str, Any], side: Neighbours) -> Measure:
         signed=value is not None and side == "add-remove",
         by=given.get("by"),
         categories=tuple(given.get("categories", ())),
-        undeclared=undeclared,
+        undeclared=_one_of("undeclared", given.get("undeclared", "refuse"), ("refuse", "other")),
     )
     if measure.most > MOST_PER_ROW:
         largest = measure.reader.shown(MOST_PER_ROW)
         raise InvalidArgument("per_person", given.get("per_person"), f"at most {largest}")
     return measure
+
+
+def _one_of(argument: str, given: Any, allowed: tuple[str, ...]) -> Any:
+    if given is not None and given not in allowed:
+        *most, last = allowed
+        raise InvalidArgument(argument, given, f"{', '.join(most)} or {last}")
+    return given
 
 
 def _plain(amount: Decimal) -> str:

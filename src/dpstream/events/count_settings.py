@@ -59,6 +59,7 @@ SETTINGS: dict[str, Setting] = {
     "every": Setting(),
     "time_zone": Setting(),
     "start": Setting(option="from"),
+    "whole_log": Setting("flag"),
     # Held by the stream itself, which compares them.
     "horizon": Setting("whole", kept="run"),
     "until": Setting(kept="run"),
@@ -76,7 +77,9 @@ SETTINGS: dict[str, Setting] = {
     "sheet": Setting(kept="default"),
     "decimal": Setting(kept="default"),
     "time_format": Setting(kept="default"),
-    "any_order": Setting("flag", kept="default"),
+    "any_order": Setting("flag", kept="run"),
+    "late": Setting(kept="default"),
+    "gaps": Setting(kept="default"),
     "confidence": Setting("number", kept="default"),
     "windows": Setting("texts", kept="default"),
     "non_negative": Setting("flag", kept="default"),

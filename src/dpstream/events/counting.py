@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,26 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dpstream.errors import HorizonExceeded, InputOutOfBound, InvalidArgument, SourceDamaged, StoreMismatch
+from dpstream.errors import ColumnMissing, HorizonExceeded, InputOutOfBound, InvalidArgument, SourceDamaged
+from dpstream.events.before_release import check_before_release
 from dpstream.events.calendar import Calendar, parse_moment
+from dpstream.events.content_digest import RowDigest, file_digest
 from dpstream.events.count_options import CountOptions
-from dpstream.events.count_settings import BUDGET, SETTINGS, continued
+from dpstream.events.count_settings import continued
+from dpstream.events.kept_stream import (
+    check_same,
+    fixed,
+    kept_settings,
+    only_stream,
+    store_at,
+    stream_named,
+    stream_settings,
+)
 from dpstream.events.last_step import last_step
 from dpstream.events.old_rows import OldRows, compare_with_recorded
 from dpstream.events.people import People
 from dpstream.events.release_table import ReleaseTable
+from dpstream.events.tables import STDIN, Table, tables
 from dpstream.events.tally import Order, RowTally, TimeTally
 from dpstream.events.timestamps import Timestamps
 from dpstream.events.windows import fitting_lengths
@@ -42,7 +55,11 @@ MOST_PEOPLE = 20_000_000
 
 
 class CountRun:
-    """One run: `tally` takes the rows, `open` makes the counter, `release` and `frames` give the releases.
+    """One run: `read` takes the rows, `open` makes the counter, `ingest` keeps them, `frames` gives the releases.
+
+    With a store, rows go into open steps (`ingest`: one commit for each file, with who was counted and the file's
+    digest), and steps are then released in order. Where rows come again in every run (the whole log, rows as steps) or
+    without end, they are counted and released in one commit instead.
 
     Parameters
     ----------
@@ -59,6 +76,14 @@ class CountRun:
         How many steps had been released before this run.
     published
         How many steps are released by now.
+    in_ledger
+        Whether rows go into the open steps of a store.
+    created
+        Whether this run made the stream in the store.
+    waiting
+        How many rows of this run are in open steps that are not released.
+    known
+        The files that were counted in an earlier run, and are not counted again.
 
     Guarantee
     ---------
@@ -73,30 +98,39 @@ class CountRun:
         self._table: ReleaseTable | None = None
         #: How many rows and steps the tally had when its steps were checked.
         self._checked = (0, 0)
-        self.store = store or _store_at(options.store)
-        info = None if self.store is None else _stream_named(self.store, options.name)
+        self.store = store or store_at(options.store)
+        info = None if self.store is None else stream_named(self.store, options.name)
         self.seen = self.published = 0 if info is None else info.t
         kept = {} if info is None else kept_settings(info)
         start = _first_step(options) or kept.get("start") if options.time else None
         self.options = replace(options, start=start)
         if info is not None:
-            _check_same(info.name, _fixed(kept), _fixed(self.options.kept()))
+            check_same(info.name, fixed(kept), fixed(self.options.kept()))
         self.first_from_data = options.time is not None and self.options.start is None
+        one_act = options.time is None or options.whole_log or options.order in ("late", "open")
+        self.in_ledger = options.store is not None and not one_act
+        self.created = False
+        self.waiting = 0
+        self.known: list[str] = []
+        self._digests: list[bytes] = []
         self.tally = self._tally()
         if info is not None:
             self._open_counter(info)
-        if options.user is not None:
-            # Continue the per-person counts of earlier runs.
-            limit = (
-                self.counter.contribution_limit()
-                if isinstance(self.counter, DurableCounter)
-                else ContributionLimit(
-                    options.max_contributions, capacity=MOST_PEOPLE if options.store is None else options.max_users
-                )
+        self._limit_people()
+
+    def _limit_people(self) -> None:
+        """Limit the rows of each person, those of earlier runs included."""
+        options = self.options
+        if options.user is None:
+            return
+        limit = (
+            self.counter.contribution_limit()
+            if isinstance(self.counter, DurableCounter)
+            else ContributionLimit(
+                options.max_contributions, capacity=MOST_PEOPLE if options.store is None else options.max_users
             )
-            self.tally.people = People(
-                options.user, limit, remember=options.store is not None, fold_case=options.fold_case
-            )
+        )
+        self.tally.people = People(options.user, limit, remember=options.store is not None, fold_case=options.fold_case)
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], order: Order | None = None) -> CountRun:
@@ -115,12 +149,12 @@ class CountRun:
             If a setting is given that the stream has otherwise.
         """
         given = {name: value for name, value in settings.items() if value is not None}
-        store = _store_at(None if given.get("store") is None else Path(given["store"]))
+        store = store_at(None if given.get("store") is None else Path(given["store"]))
         if store is None:
             return cls(CountOptions.of(given, order))
         try:
-            given["name"] = given.get("name") or _only_stream(store)
-            info = _stream_named(store, given["name"])
+            given["name"] = given.get("name") or only_stream(store)
+            info = stream_named(store, given["name"])
             stored = {} if info is None else stream_settings(store, info)
             return cls(CountOptions.of(continued(given, stored), order), store)
         except BaseException:
@@ -135,6 +169,7 @@ class CountRun:
             return RowTally(options.measure, None, horizon, self.seen, options.row_filter())
         zone, until, end = options.time_zone, options.until, options.end
         timestamps = Timestamps(options.time, options.time_format, zone)
+        through = None if end is None else last_step(end, zone)
         return TimeTally(
             options.measure,
             None,
@@ -143,17 +178,96 @@ class CountRun:
             options.every,
             start=None if options.start is None else parse_moment("start", options.start, zone),
             until=None if until is None else parse_moment("until", until, zone, end_of_day=True),
-            # A step that is open until the clock closes it takes rows until then.
-            through=None if end is None or options.order == "open" else last_step(end, zone),
+            # A step that is open until it is closed takes rows until then.
+            through=None if options.order == "open" or self.in_ledger else through,
             order=options.order,
             seen=self.seen,
             row_filter=options.row_filter(),
+            late=(options.late or "next") if self.in_ledger else "drop",
+            past_the_end="dpstream store extend starts a stream that carries the total over" if self.seen else "",
         )
 
     def close(self) -> None:
         """Give the store back."""
         if self.store is not None:
             self.store.close()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        sources: Sequence[str],
+        report: Callable[[int, int], object] = lambda _, __: None,
+        note: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        """Take the rows of files, or of standard input ("-"), one after the other.
+
+        Parameters
+        ----------
+        report
+            Called with the number of bytes and of rows read so far.
+        note
+            Called with a sentence for what was recognised in a file, see `tables`.
+
+        Raises
+        ------
+        SourceError
+            If a file, or a row, cannot be read.
+        """
+        if self.in_ledger and STDIN in sources and len(sources) > 1:
+            raise InvalidArgument("files", STDIN, "alone: with a store, standard input is not read together with files")
+        before = 0
+        for source in sources:
+            digest = file_digest(source) if self.in_ledger and source != STDIN else None
+            if digest is not None and self._is_known(digest):
+                self.known.append(source)
+                continue
+            done = 0
+
+            def so_far(count: int, before: int = before) -> None:
+                nonlocal done
+                done = before + count
+
+            rows = RowDigest()
+            files = self.options.files
+            for table in tables([source], self.tally.columns, files=files, report=so_far, note=note):
+                if self.in_ledger and source == STDIN:
+                    rows.add(table.frame)
+                self.tally.take(table)
+                report(done, self.tally.rows)
+            before = done
+            self._cut(digest or rows.digest(), "standard input" if source == STDIN else source)
+
+    def take(self, frame: pl.DataFrame) -> None:
+        """Take the rows of a data frame."""
+        for column in self.tally.columns:
+            if column not in frame.columns:
+                raise ColumnMissing(source="the frame", column=column, columns=frame.columns)
+        rows = RowDigest()
+        if self.in_ledger:
+            rows.add(frame.select(self.tally.columns))
+        if self.in_ledger and self._is_known(rows.digest()):
+            self.known.append("the frame")
+            return
+        self.tally.take(Table(frame, lambda row: f"row {row + 1}"))
+        self._cut(rows.digest(), "the frame")
+
+    def _is_known(self, digest: bytes) -> bool:
+        if digest in self._digests:
+            return True
+        return isinstance(self.counter, DurableCounter) and self.counter.knows_batch(digest)
+
+    def _cut(self, digest: bytes, source: str) -> None:
+        """Keep what a source adds apart; forget it, if it turns out to have been counted."""
+        if not self.in_ledger or not isinstance(self.tally, TimeTally):
+            return
+        if self._is_known(digest):
+            self.known.append(source)
+            self.tally = self._tally()
+            self._limit_people()
+            return
+        self.tally.cut()
+        self._digests.append(digest)
 
     # -- the store ----------------------------------------------------------------------------------------------------
 
@@ -162,8 +276,8 @@ class CountRun:
         options, horizon = self.options, self.horizon
         if info is not None:
             # Before the stream's mechanism is asked to serve another horizon or another kind of noise.
-            _check_same(info.name, {"horizon": info.horizon}, {"horizon": horizon})
-            _check_same(info.name, {"budget": info.budget}, {"budget": options.budget})
+            check_same(info.name, {"horizon": info.horizon}, {"horizon": horizon})
+            check_same(info.name, {"budget": info.budget}, {"budget": options.budget})
         settings = StreamSettings.for_counter(
             horizon,
             options.budget,
@@ -187,21 +301,22 @@ class CountRun:
             rows_per_person=None if options.user is None else options.max_contributions,
             people=options.max_users,
         )
+        self.created = info is None
 
     def _check_steps(self, settings: StreamSettings) -> None:
         """Refuse steps that are too large, all of them before any is released; what was checked is not again."""
         tally = self.tally
         if (tally.rows, tally.steps) == self._checked:
             return
-        for first in range(self.published, tally.steps, PIECE):
-            last = min(first + PIECE, tally.steps)
-            try:
-                settings.check_rows(tally.inputs(first, last - first))
-            except InputOutOfBound as error:
-                raise SourceDamaged(
-                    where=f"one of the steps {first + 1:,} to {last:,}",
-                    what=f"adds up to {error.given:,}, but one step holds from {error.least:,} to {error.most:,}",
-                ) from None
+        if isinstance(tally, TimeTally) and self.in_ledger:
+            for part in tally.parts:
+                with _said_by_steps(part.first, len(part.tallies)):
+                    settings.check_rows(part.tallies)
+        else:
+            for first in range(self.published, tally.steps, PIECE):
+                count = min(PIECE, tally.steps - first)
+                with _said_by_steps(first, count):
+                    settings.check_rows(tally.inputs(first, count))
         self._checked = tally.rows, tally.steps
 
     def _mechanism(self, horizon: int | None) -> Mechanism | str:
@@ -229,7 +344,12 @@ class CountRun:
     @property
     def closed(self) -> int:
         """How many steps are to be released, those of earlier runs included."""
-        return max(self.tally.steps, self.seen)
+        tally = self.tally
+        if not isinstance(tally, TimeTally) or not self.in_ledger:
+            return max(tally.steps, self.seen)
+        assert tally.calendar is not None  # noqa: S101
+        end = last_step(self.options.end or "now", self.options.time_zone)
+        return max(min(end(tally.calendar, tally.horizon), tally.horizon), self.seen)
 
     def open(self) -> StreamSettings:
         """Make the counter, if it was not there before, once the rows are read. Returns its settings.
@@ -240,10 +360,14 @@ class CountRun:
             If there are no rows to take the first step from.
         SourceDamaged
             If a step adds up to more than it may.
+        ReleaseRefused
+            See `check_before_release`.
         """
         tally = self.tally
         if isinstance(tally, TimeTally) and tally.calendar is None:
             raise InvalidArgument("start", None, "given where there are no rows: a date of the first step")
+        if self.published == self.seen:
+            check_before_release(self)
         if tally.steps > tally.horizon:
             raise HorizonExceeded(horizon=tally.horizon, step=tally.steps)
         if self.counter is not None:
@@ -263,10 +387,38 @@ class CountRun:
         assert self.counter is not None  # noqa: S101
         return self.counter.settings
 
+    def ingest(self) -> None:
+        """Put the rows into the open steps of the store, a commit for each file; nothing is released."""
+        if not self.in_ledger:
+            return
+        assert isinstance(self.counter, DurableCounter)  # noqa: S101
+        assert isinstance(self.tally, TimeTally)  # noqa: S101
+        parts, self.tally.parts = self.tally.parts, []
+        for part, digest in zip(parts, self._digests, strict=True):
+            self.waiting += int(part.rows[max(self.closed - part.first, 0) :].sum())
+            if not len(part.tallies):  # a file without rows is not worth remembering: tomorrow's may be the same
+                continue
+            with _said_by_steps(part.first, len(part.tallies)):
+                self.counter.ingest(
+                    part.first + 1,
+                    part.tallies,
+                    through=self.closed,
+                    rows=part.rows,
+                    contributions=self._fingerprinted(part.contributions),
+                    batch=digest,
+                )
+
     def release(self, closed: int) -> Iterator[NDArray[np.int64]]:
         """Release the steps up to `closed`, piece by piece. Steps of a store are durable when they come out of here."""
         counter = self.counter
         assert counter is not None  # noqa: S101
+        if self.in_ledger and isinstance(counter, DurableCounter):
+            while self.published < closed:
+                count = min(PIECE, closed - self.published)
+                values = counter.release_through(self.published + count)
+                self.published += count
+                yield values
+            return
         self._check_steps(counter.settings)
         while self.published < closed:
             count = min(PIECE, closed - self.published)
@@ -290,15 +442,19 @@ class CountRun:
 
     def _contributions(self, count: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]] | None:
         """Who is counted in the next steps, by fingerprint, and how many of their rows."""
+        last = self.published + count
+        now = self.tally.contributions.filter(pl.col("step") < last)
+        self.tally.contributions = self.tally.contributions.filter(pl.col("step") >= last)
+        return self._fingerprinted(now)
+
+    def _fingerprinted(self, counted: pl.DataFrame) -> tuple[NDArray[np.uint64], NDArray[np.int64]] | None:
         if self.tally.people is None:
             return None
         assert isinstance(self.counter, DurableCounter)  # noqa: S101
         if self._fingerprints is None:
             self._fingerprints = self.counter.contribution_limit()
-        last = self.published + count
-        now = self.tally.contributions.filter(pl.col("step") < last).group_by("user").agg(pl.col("rows").sum())
-        self.tally.contributions = self.tally.contributions.filter(pl.col("step") >= last)
-        return self._fingerprints.fingerprints(now["user"].to_list()), now["rows"].cast(pl.Int64).to_numpy()
+        each = counted.group_by("user").agg(pl.col("rows").sum())
+        return self._fingerprints.fingerprints(each["user"].to_list()), each["rows"].cast(pl.Int64).to_numpy()
 
     def recorded(self) -> NDArray[np.int64]:
         """The releases of earlier runs."""
@@ -322,83 +478,55 @@ class CountRun:
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def rows(self, first: int, values: NDArray[np.int64]) -> pl.DataFrame:
-        """Releases from step `first` (from 0) on as a table, with their error bars; steps are given in order."""
+    def rows(self, values: NDArray[np.int64]) -> pl.DataFrame:
+        """Return the releases that follow on those of the last table, as a table with error bars."""
         if self._table is None:
-            options, tally = self.options, self.tally
-            self._table = ReleaseTable(
-                self.settings,
-                tally.calendar if isinstance(tally, TimeTally) else None,
-                options.measure.names,
-                confidence=options.confidence,
-                windows=options.windows,
-                non_negative=options.non_negative,
-                monotone=options.monotone,
-            )
-        if self._table.t < first:
-            self._table.skip(self.recorded()[self._table.t : first])
+            self._table = self._tables()
+            if self.seen:
+                self._table.skip(self.recorded())
         return self.options.measure.in_unit(self._table.rows(values))
 
-    def frames(self, closed: int) -> Iterator[pl.DataFrame]:
-        """All releases as tables, those of earlier runs first; if there are none, one table without rows."""
-        if not closed:
-            yield self.rows(0, np.zeros((0, *self.settings.shape), dtype=np.int64))
-        if self.seen:
+    def _tables(self) -> ReleaseTable:
+        options, tally = self.options, self.tally
+        return ReleaseTable(
+            self.settings,
+            tally.calendar if isinstance(tally, TimeTally) else None,
+            options.measure.names,
+            confidence=options.confidence,
+            windows=options.windows,
+            non_negative=options.non_negative,
+            monotone=options.monotone,
+        )
+
+    def frames(self, closed: int, *, everything: bool = False) -> Iterator[pl.DataFrame]:
+        """Release the steps up to `closed` and yield them as tables; at least one, which may have no rows.
+
+        Parameters
+        ----------
+        everything
+            Whether the releases of earlier runs come first.
+        """
+        if everything and self.seen:
+            self._table = self._tables()
             earlier = self.recorded()
-            if isinstance(self.tally, TimeTally) and self.tally.calendar is not None:
-                self.tally.calendar.lay_out(self.seen)
             for first in range(0, self.seen, PIECE):
-                yield self.rows(first, earlier[first : first + PIECE])
+                yield self.rows(earlier[first : first + PIECE])
+        elif self.published == closed:
+            yield self.rows(np.zeros((0, *self.settings.shape), dtype=np.int64))
         for values in self.release(closed):
-            yield self.rows(self.published - len(values), values)
+            yield self.rows(values)
 
 
-# -- a stream that is there -------------------------------------------------------------------------------------------
-
-
-def _store_at(path: Path | None) -> Store | None:
-    """Open the store at a path. One that is not there is not made yet: input may be refused."""
-    return None if path is None or not path.exists() else Store(path)
-
-
-def _stream_named(store: Store, name: str) -> StreamInfo | None:
-    return next((info for info in store.streams() if info.name == name), None)
-
-
-def _only_stream(store: Store) -> str:
-    names = [info.name for info in store.streams() if info.kind == "counter" and not info.retired]
-    if len(names) > 1:
-        raise InvalidArgument("name", None, f"given where there are several streams: {', '.join(names)}, or a new one")
-    return names[0] if names else "count"
-
-
-def kept_settings(info: StreamInfo) -> dict[str, Any]:
-    """Return what a stream's creator said is counted, by the names of settings; nothing, if `count` did not."""
+@contextmanager
+def _said_by_steps(first: int, count: int) -> Iterator[None]:
+    """Say that a step is too large in words that are not those of a single input."""
     try:
-        kept = json.loads(info.source or "{}")
-    except ValueError:
-        return {}
-    return kept if isinstance(kept, dict) else {}
-
-
-def stream_settings(store: Store, info: StreamInfo) -> dict[str, Any]:
-    """Return all settings of a stream, by name: what it counts, its end, its budget, its mechanism."""
-    settings = store.settings(info.name)
-    budget = {part: getattr(info.budget, part) for part in BUDGET if hasattr(info.budget, part)}
-    end = {"unbounded": True} if info.horizon is None else {"horizon": info.horizon}
-    kept = {name: value for name, value in kept_settings(info).items() if name in SETTINGS}
-    room = {} if info.people is None else {"max_users": info.people}
-    return kept | budget | end | room | {"mechanism": settings.mechanism, "neighbours": settings.neighbours}
-
-
-def _fixed(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name in SETTINGS and SETTINGS[name].kept == "same"}
-
-
-def _check_same(name: str, stored: dict[str, Any], given: dict[str, Any]) -> None:
-    for setting in {**stored, **given}:
-        if stored.get(setting) != given.get(setting):
-            raise StoreMismatch(name=name, setting=setting, stored=stored.get(setting), given=given.get(setting))
+        yield
+    except InputOutOfBound as error:
+        raise SourceDamaged(
+            where=f"one of the steps {first + 1:,} to {first + count:,}",
+            what=f"adds up to {error.given:,}, but one step holds from {error.least:,} to {error.most:,}",
+        ) from None
 
 
 def _first_step(options: CountOptions) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -18,13 +19,26 @@ from dpstream.events.row_rules import RowFilter, RowRules
 from dpstream.events.tables import Table
 from dpstream.events.timestamps import Timestamps
 
-__all__ = ["Order", "RowTally", "Tally", "TimeTally"]
+__all__ = ["Late", "Order", "Part", "RowTally", "Tally", "TimeTally"]
 
 #: Far above what a step may hold, far enough below 2^63 that one more table cannot pass it unseen.
 FARTHEST = 1 << 61
 #: "sorted": a row of an earlier step is a mistake. "any": rows come in any order. "late": a row closes all steps before
 #: its own, and rows for closed steps are late. "open": rows come in any order until `TimeTally.close` says otherwise.
 Order = Literal["sorted", "any", "late", "open"]
+#: What becomes of rows whose steps were released in an earlier run: counted in the first step that is not, refused, or
+#: left out.
+Late = Literal["next", "refuse", "drop"]
+
+
+@dataclass
+class Part:
+    """What a file adds to steps: `tallies` and the number of `rows` of each from step `first` (from 0) on, and who."""
+
+    first: int
+    tallies: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    contributions: pl.DataFrame
 
 
 class Tally(ABC):
@@ -163,14 +177,21 @@ class TimeTally(Tally):
         last row's step. Rows of later steps are left out, and nobody's limit is used up by them.
     order
         See `Order`.
-    seen
-        So many steps were released before: their rows are added up apart, to be recognised, not counted.
+    seen, late
+        So many steps were released before, and what becomes of their rows. They are also added up apart, to be
+        recognised.
+    past_the_end
+        What can be done about rows after the last step there may be, for the message.
 
     Attributes
     ----------
-    before, after, late, old
-        How many rows were left out because their step is before the first, after the last that is to be released,
-        closed in this run, or was released in an earlier run.
+    before, after, late
+        How many rows were left out because their step is before the first, after the last that is to be released, or
+        closed in this run.
+    old
+        How many rows are of steps that were released in an earlier run.
+    parts
+        What was cut off, see `cut`.
     """
 
     def __init__(
@@ -186,9 +207,14 @@ class TimeTally(Tally):
         through: Callable[[Calendar, int], int] | None = None,
         order: Order = "sorted",
         seen: int = 0,
+        late: Late = "drop",
+        past_the_end: str = "",
         row_filter: RowFilter | None = None,
     ) -> None:
         super().__init__(measure, people, horizon, row_filter)
+        self._past_the_end = past_the_end
+        self._old_rows = late
+        self.parts: list[Part] = []
         self._timestamps = timestamps
         self._every = every
         self._order = order
@@ -201,6 +227,7 @@ class TimeTally(Tally):
         self.calendar = None if start is None else Calendar(every, start)
         self._width = max(len(measure.names), 1)
         self._sums = np.zeros((0, self._width), dtype=np.int64)
+        self._rows_of = np.zeros(0, dtype=np.int64)
         self._steps = 0
         self._last = 0
         self.before = self.after = self.late = self.old = 0
@@ -249,6 +276,8 @@ class TimeTally(Tally):
         self.before += height - rows.size
         if rows.size and self._order in ("sorted", "late"):
             rows = self._in_order(table, steps, rows, moments)
+        if self._old_rows == "refuse":
+            self._refuse_old(table, steps, rows, moments)
         rows = self._not_closed(steps, rows)
         if rows.size < height:
             steps = steps[rows]
@@ -257,7 +286,7 @@ class TimeTally(Tally):
         self.rows += height
         if not rows.size:
             return
-        self.old += int((steps < self.seen).sum())
+        steps = self._late_rows(steps, amounts, places)
         if self.people is not None:
             new = steps >= self.seen
             kept = self._kept(table, steps[new], rows[new])
@@ -266,12 +295,35 @@ class TimeTally(Tally):
                 counts[new] = kept
                 amounts = counts.astype(np.int64) if amounts is None else amounts * counts
         self._reach(int(steps.max()) + 1)
+        if self._counts_rows:
+            self._rows_of += np.bincount(steps, minlength=self._rows_of.size)
         cells = steps if places is None else steps * self._width + places
         self._add(cells, amounts)
 
     def inputs(self, first: int, count: int) -> NDArray[np.int64]:
         inputs = self._sums[first : first + count]
         return inputs if self.measure.by else inputs[:, 0]
+
+    def rows_in(self, first: int, count: int) -> NDArray[np.int64]:
+        """How many rows each of these steps has, counted or not."""
+        if self._counts_rows:
+            return self._rows_of[first : first + count]
+        return np.asarray(self._sums[first : first + count].sum(axis=1))
+
+    def cut(self) -> None:
+        """Put what was added since the last cut to steps that were not released before into a part of its own."""
+        count = max(self._steps - self.seen, 0)
+        self.parts.append(
+            Part(
+                self.seen,
+                self.inputs(self.seen, count).copy(),
+                self.rows_in(self.seen, count).copy(),
+                self.contributions,
+            )
+        )
+        self._sums[self.seen :] = 0
+        self._rows_of[self.seen :] = 0
+        self.contributions = CONTRIBUTIONS.to_frame()
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -284,14 +336,53 @@ class TimeTally(Tally):
         if not moments.is_sorted():
             return False
         first, last = self.calendar.steps(moments.gather([0, moments.len() - 1])).tolist()
+        if self._old_rows == "refuse" and first < self.seen:
+            return False
         if first < self._closed or last >= self._end or (self._order in ("sorted", "late") and first < self._last):
             return False
         self._reach(last + 1)
         counts = self.calendar.counts(moments, first, last)
         self._sums[first : last + 1, 0] += counts
-        self.old += int(counts[: max(self.seen - first, 0)].sum())
+        old = int(counts[: max(self.seen - first, 0)].sum())
+        self.old += old
+        if old and self._old_rows == "next":
+            self._reach(self.seen + 1)
+            self._sums[self.seen, 0] += old
         self._last = last
         return True
+
+    @property
+    def _counts_rows(self) -> bool:
+        """Whether the sums of steps do not say how many rows they have."""
+        return self.people is not None or self.measure.value is not None
+
+    def _late_rows(
+        self, steps: NDArray[np.int64], amounts: NDArray[np.int64] | None, places: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
+        """The steps in which rows are counted: late ones in the first that was not released before."""
+        old = steps < self.seen
+        late = int(old.sum())
+        self.old += late
+        if not late or self._old_rows != "next":
+            return steps
+        self._reach(self.seen + 1)
+        cells = steps[old] if places is None else steps[old] * self._width + places[old]
+        self._add(cells, None if amounts is None else amounts[old])
+        return np.maximum(steps, self.seen)
+
+    def _refuse_old(self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp], moments: pl.Series) -> None:
+        old = steps[rows] < self.seen
+        if old.any():
+            assert self.calendar is not None  # noqa: S101
+            row = int(rows[old.argmax()])
+            raise RowRefused(
+                where=table.where(row),
+                column=self._timestamps.column,
+                given=str(moments[row]),
+                allowed=f"a row of a step that is not released yet (the last release is that of"
+                f" {self.calendar.shown(self.seen - 1, 1)[0]})",
+                remedy="late='next' counts late rows in the next step, late='drop' leaves them out",
+            )
 
     @property
     def _end(self) -> int:
@@ -320,6 +411,7 @@ class TimeTally(Tally):
                 column=self._timestamps.column,
                 given=str(moments[row]),
                 allowed=f"one of the {self.horizon:,} steps from {self.calendar.start} on",
+                remedy=self._past_the_end,
             )
         return steps
 
@@ -328,7 +420,11 @@ class TimeTally(Tally):
         if self.calendar.steps(earliest)[0] < 0:
             moved = self.calendar.back_to(earliest)
             self._sums = np.concatenate([np.zeros((moved, self._width), dtype=np.int64), self._sums])
+            self._rows_of = np.concatenate([np.zeros(moved, dtype=np.int64), self._rows_of])
             self._steps += moved
+            for part in self.parts:
+                part.first += moved
+                part.contributions = part.contributions.with_columns(pl.col("step") + moved)
             self.contributions = self.contributions.with_columns(pl.col("step") + moved)
             self._limit()
 
@@ -376,6 +472,7 @@ class TimeTally(Tally):
             room = np.zeros((max(steps, 2 * len(self._sums)), self._width), dtype=np.int64)
             room[: len(self._sums)] = self._sums
             self._sums = room
+            self._rows_of = np.concatenate([self._rows_of, np.zeros(len(room) - self._rows_of.size, dtype=np.int64)])
 
     def _add(self, cells: NDArray[np.int64], amounts: NDArray[np.int64] | None) -> None:
         flat = self._sums.reshape(-1)

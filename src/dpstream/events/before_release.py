@@ -1,0 +1,144 @@
+"""What is looked at before anything is written: the date through which is released, late rows, steps without rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstream.errors import (
+    AllRowsLate,
+    ClockWentBack,
+    LooksLikeWholeLog,
+    StepsWithoutRows,
+    StreamEnded,
+    ThroughTooEarly,
+)
+from dpstream.events import last_step as clock
+from dpstream.events.calendar import Calendar
+from dpstream.events.tally import TimeTally
+
+if TYPE_CHECKING:
+    from dpstream.events.counting import CountRun
+
+__all__ = ["check_before_release", "steps_in_words", "steps_without_rows"]
+
+#: So many steps, or stretches of steps, are named in a sentence.
+NAMED = 5
+
+
+def check_before_release(run: CountRun) -> None:
+    """Refuse what should not be released, before anything is written.
+
+    Raises
+    ------
+    ThroughTooEarly, ClockWentBack
+        If the last step to release is before one that was released.
+    StreamEnded, AllRowsLate, LooksLikeWholeLog
+        If rows are of released steps and nobody said what is to become of them.
+    StepsWithoutRows
+        If there are such steps, and `options.gaps` is "refuse".
+    """
+    tally = run.tally
+    if not isinstance(tally, TimeTally) or tally.calendar is None:
+        return
+    _check_end(run, tally.calendar)
+    if run.in_ledger:
+        _check_late(run, tally)
+    if run.options.gaps == "refuse":
+        empty = steps_without_rows(run)
+        if len(empty):
+            raise StepsWithoutRows(steps=steps_in_words(tally.calendar, empty))
+
+
+def _check_end(run: CountRun, calendar: Calendar) -> None:
+    end, seen = run.options.end, run.seen
+    if end is None or not seen:
+        return
+    calendar.lay_out(seen)
+    last = str(calendar.shown(seen - 1, 1)[0])
+    if end in ("now", "yesterday"):
+        # Of steps that were released by date, ahead of the clock, the same can be said.
+        if clock.steps_ended(calendar, seen) < seen:
+            raise ClockWentBack(last=last, now=f"{clock.now():%Y-%m-%d %H:%M} UTC")
+    elif clock.last_step(end, run.options.time_zone)(calendar, seen) < seen:
+        raise ThroughTooEarly(through=end, last=last)
+
+
+def _check_late(run: CountRun, tally: TimeTally) -> None:
+    assert tally.calendar is not None  # noqa: S101
+    seen, old = run.seen, tally.old
+    if not old or run.options.late == "drop":
+        return
+    last = str(tally.calendar.shown(seen - 1, 1)[0])
+    if seen >= tally.horizon:
+        raise StreamEnded(name=run.options.name, horizon=tally.horizon, last=last)
+    if run.options.late is not None:
+        return
+    first = _looks_like_whole_log(run, tally)
+    if first is not None:
+        raise LooksLikeWholeLog(rows=old, first=str(tally.calendar.shown(first, 1)[0]))
+    if old == tally.rows:
+        raise AllRowsLate(rows=old, last=last)
+
+
+def _looks_like_whole_log(run: CountRun, tally: TimeTally) -> int | None:
+    """The first released step that has rows, if from there on all steps have at least what was counted then."""
+    assert run.store is not None  # noqa: S101
+    given = tally.inputs(0, run.seen).reshape(run.seen, -1)
+    touched = given.any(axis=1)
+    if not touched.any():
+        return None
+    first = int(touched.argmax())
+    counted = run.store.true_data.inputs(run.options.name, first + 1, run.seen).reshape(run.seen - first, -1)
+    if not counted.any():
+        return None
+    # Amounts may be negative, so that more rows need not be more.
+    same = given[first:] == counted if run.options.measure.value is not None else given[first:] >= counted
+    return first if same.all() else None
+
+
+def steps_without_rows(run: CountRun) -> NDArray[np.int64]:
+    """Return which of the steps that are released next have no rows, in this run or in an earlier one."""
+    tally, first, last = run.tally, run.seen, run.closed
+    if not isinstance(tally, TimeTally) or last <= first:
+        return np.zeros(0, dtype=np.int64)
+    rows = np.zeros(last - first, dtype=np.int64)
+    if run.in_ledger:
+        if run.store is not None and run.counter is not None:
+            rows += run.store.true_data.open_steps(run.options.name, first + 1, last).rows
+        for part in tally.parts:
+            found = part.rows[: last - part.first]
+            rows[part.first - first :][: len(found)] += found
+    else:
+        found = tally.rows_in(first, last - first)
+        rows[: len(found)] += found
+    return first + np.flatnonzero(rows == 0)
+
+
+def steps_in_words(calendar: Calendar, steps: NDArray[np.int64]) -> str:
+    """Return when steps begin, in words: stretches of them by their ends, and no more than a few.
+
+    Examples
+    --------
+    >>> import polars as pl, datetime as dt
+    >>> days = Calendar("1d", pl.Series([dt.datetime(2026, 3, 1)]))
+    >>> steps_in_words(days, np.array([1, 4, 5, 6]))
+    '2026-03-02 and 2026-03-05 to 2026-03-07'
+    """
+    calendar.lay_out(int(steps[-1]) + 1)
+    stretches = np.split(steps, np.flatnonzero(np.diff(steps) > 1) + 1)
+
+    def shown(step: int) -> str:
+        return str(calendar.shown(int(step), 1)[0])
+
+    named = [
+        shown(one[0]) if len(one) == 1 else f"{shown(one[0])} {'and' if len(one) == 2 else 'to'} {shown(one[-1])}"
+        for one in stretches[:NAMED]
+    ]
+    more = sum(map(len, stretches[NAMED:]))
+    if more:
+        named.append(f"{more:,} more {'step' if more == 1 else 'steps'}")
+    *most, last = named
+    return f"{', '.join(most)} and {last}" if most else last
