@@ -13,7 +13,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · NotAStore, StoreTooNew, StoreDamaged, StoreLost, StoreCopied, StoreOutdated, StoreMismatch
       · StoreFull, StoreReadOnly, StoreNotWritten, StoreClosed, StoreBusy, LeaseLost, ForkedStore (also a ForkedStream)
       · WrongMasterKey, KeyFileMissing, KeyFileDamaged, KeyFileExposed
-      · StreamUnknown, StreamRetired, BudgetLimitExceeded
+      · StreamUnknown, StreamRetired, StreamContinued, StepsNotReleased, BudgetLimitExceeded
       · PositionGap, PositionConflict, PositionMissing, PositionUnexpected, StepClosed, StepTooFar, StreamHasOpenSteps
     · SourceError
       · SourceMissing, SourceDamaged, ColumnMissing, RowRefused
@@ -560,6 +560,26 @@ class StreamHasOpenSteps(StoreError):
         " release_through(step) instead of add and extend"
     )
     name: str
+
+
+class StreamContinued(StoreError):
+    """A second successor of a stream."""
+
+    message = "the stream {name!r} is continued by {by!r} already: go on with that one"
+    name: str
+    by: str
+
+
+class StepsNotReleased(StoreError):
+    """A stream that would end while rows wait in its open steps."""
+
+    message = (
+        "the stream {name!r} holds rows for steps that are not released yet, from step {first} to step {last}; nothing"
+        " was changed. Release them first"
+    )
+    name: str
+    first: int
+    last: int
 
 
 class BudgetLimitExceeded(StoreError):

@@ -78,10 +78,10 @@ def test_a_pure_store(path):  # noqa: F811
     assert "The stream has promised ε = 0.5." in invoke("list", path).output
 
 
-@pytest.mark.parametrize("command", ["list", "show", "releases", "verify", "retire", "limit", "adopt"])
+@pytest.mark.parametrize("command", ["list", "show", "releases", "verify", "retire", "limit", "adopt", "extend"])
 def test_what_is_not_there_is_not_made(tmp_path, command):
     file = tmp_path / "counts.db"
-    arguments = [] if command in ("list", "limit", "adopt") else ["visits"]
+    arguments = {"list": [], "limit": [], "adopt": [], "extend": ["visits", "--horizon", "5"]}.get(command, ["visits"])
     result = invoke(command, file, *arguments)
     assert result.exit_code == 2
     assert "is not a dpstream store: there is no such file" in result.output
@@ -365,6 +365,52 @@ def test_adopting_a_copy(counts, tmp_path):
     with dp.Store(copy) as store:
         store.counter("visits", 365, dp.approx_dp(1, 1e-6), mechanism=SmoothBinary(365)).add(1, position=104)
     assert "there is nothing to adopt" in invoke("adopt", copy).output
+
+
+def test_extending_a_stream(path):  # noqa: F811
+    log = path.parent / "log.csv"
+    log.write_text("when\n2026-01-30\n2026-01-31\n")
+    options = ["--time", "when", "--time-zone", "Europe/Vienna", "--from", "2026-01-30", "--horizon", 3, "--rho", 1]
+    counted = count(log, *options, "--through", "2026-01-31", "--store", path, "--name", "visits")
+    assert counted.exit_code == 0
+    before = everything(path)
+    for given, words in (
+        ([], "the end must be given by one of --horizon, --until and --unbounded"),
+        (["--horizon", "3", "--until", "2026-03-01"], "the end must be given by one of"),
+        (["--until", "2026-01-31"], "--until must be 2026-02-01 or later"),
+        (["--horizon", "0"], "--horizon must be"),
+        (["--horizon", "5", "--name", "visits"], "a name that no stream of this store has"),
+        (["--horizon", "5", "--delta", "1e-6"], "the budget must be given as --rho"),
+    ):
+        result = invoke("extend", path, "visits", *given)
+        assert result.exit_code == 2
+        assert words in result.output
+        assert len(result.output.splitlines()) == 1
+        assert everything(path) == before
+    said = " ".join(invoke("extend", path, "visits", "--until", "2026-03-31", "--rho", "0.5").output.split())
+    assert said == (
+        "visits-2 goes on with visits after 2 steps, for 59 steps, from the total that was released last. visits is"
+        " ended. visits-2 has a budget of its own: ρ = 0.5. Both together have promised ρ = 1.5, which is ε = 9.254 at"
+        " δ = 1e-06."
+    )
+    shown = " ".join(invoke("show", path, "visits-2").output.split())
+    assert "goes on with visits, after 2 steps" in shown
+    assert "continued by visits-2" in " ".join(invoke("show", path, "visits").output.split())
+    refused = invoke("extend", path, "visits", "--horizon", "5")
+    assert "the stream 'visits' is continued by 'visits-2' already" in refused.output
+    log.write_text("when\n2026-02-01\n2026-02-02\n")
+    gone_on = count(log, "--store", path, "--name", "visits-2", "--through", "2026-02-02")
+    assert gone_on.exit_code == 0, gone_on.stderr
+    assert "2026-02-02" in gone_on.stdout
+    # The same budget again, and streams that have nothing to do with it.
+    with dp.Store(path) as store:
+        store.counter("other", 10, dp.zcdp(0.5)).add(1)
+        assert len(store.series_values("visits")) == 4
+    said = " ".join(invoke("extend", path, "visits-2", "--unbounded", "--name", "for ever").output.split())
+    assert "for ever goes on with visits-2 after 4 steps, without a last step" in said
+    assert "All 3 together have promised ρ = 2, " in said
+    assert "All 4 streams together have promised ρ = 2.5, " in said
+    assert "--until must be used where steps have dates" in invoke("extend", path, "other", "--until", "2027").output
 
 
 def test_steps_left(path):  # noqa: F811

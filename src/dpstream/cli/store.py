@@ -115,7 +115,10 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
         "position of the last step": "none" if info.position is None else info.position,
         "retired": "yes" if info.retired else "no",
         "times opened": f"{info.opened:,}",
-        **{key: value for key, value in settings.items() if key != "lane"},
+        **({"goes on with": f"{info.continues}, after {number(info.steps_before, 'step')}"} if info.continues else {}),
+        **({"continued by": info.continued_by} if info.continued_by else {}),
+        # The settings' own name is empty in a store, and what identifies a mechanism is for programs.
+        **{key: value for key, value in settings.items() if key not in ("lane", "name", "identity")},
         "mechanism": repr(stream.mechanism),
         "budget": budget_in_words(stream.budget),
         **one_person,

@@ -1,4 +1,4 @@
-"""`dpstream store`, the commands that change a store: limit, adopt, retire."""
+"""`dpstream store`, the commands that change a store: limit, extend, adopt, retire."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpstream.cli.output import number, say
 from dpstream.cli.store_open import File, Name, check_store_file, existing_store, promised, store_app, stream_named
 from dpstream.errors import InvalidArgument, StoreCopied
 
-__all__ = ["adopt", "limit", "retire"]
+__all__ = ["adopt", "extend", "limit", "retire"]
 
 
 @store_app.command()
@@ -41,6 +41,50 @@ def limit(
     console = Console()
     changed = "is now" if given or none else "is"
     say(console, f"The limit {changed} {'none' if kept is None else budget_in_words(kept)}. {promised(spent)}")
+
+
+@store_app.command()
+def extend(
+    file: File,
+    stream: Name,
+    horizon: Annotated[int | None, typer.Option(help="How many more steps there will be.")] = None,
+    until: Annotated[str | None, typer.Option(help="The date of the last step.")] = None,
+    unbounded: Annotated[bool, typer.Option("--unbounded", help="There is no last step.")] = False,
+    name: Annotated[str | None, typer.Option(help="What the new stream is called; NAME-2 if left out.")] = None,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rho: Rho = None,
+) -> None:
+    """Go on past the end of a stream: end it, and start a successor with a budget of its own.
+
+    The last released total is carried over, so that readers see one series. Without a budget the successor has one as
+    large as the first stream's. People who are in both are protected by the sum of the two, which is said.
+
+    Example: dpstream store extend counts.db visits --horizon 365 --rho 0.1
+    """
+    ends = [option for option in (horizon, until, unbounded or None) if option is not None]
+    if len(ends) != 1:
+        given = "none" if not ends else "more than one"
+        raise InvalidArgument("the end", given, "given by one of --horizon, --until and --unbounded")
+    budget = None if rho is None and epsilon is None and delta is None else budget_of(rho, epsilon, delta)
+    from dpstream.events.successor import extend_stream
+    from dpstream.store.composition import compose
+
+    with existing_store(file) as store:
+        made = extend_stream(store, stream, horizon=horizon, until=until, budget=budget, new_name=name)
+        parts, everything = store.series(made.name), store.spent()
+    steps = "without a last step" if made.horizon is None else f"for {number(made.horizon, 'step')}"
+    who = "Both together" if len(parts) == 2 else f"All {len(parts)} together"
+    together = promised(compose([part.budget for part in parts]), who)
+    console = Console()
+    say(
+        console,
+        f"{made.name} goes on with {stream} after {number(made.steps_before, 'step')}, {steps}, from the total that was"
+        f" released last. {stream} is ended. {made.name} has a budget of its own: {budget_in_words(made.budget)}."
+        f" {together}",
+    )
+    if everything.streams > len(parts):
+        say(console, promised(everything))
 
 
 @store_app.command()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from dpstream.errors import NotAStore, StreamUnknown
+from dpstream.cli.app import CommandGroup
+from dpstream.cli.option_words import in_options
+from dpstream.errors import DpstreamError, NotAStore, StreamUnknown
 
 if TYPE_CHECKING:
     from dpstream.store import Store, StreamInfo
@@ -15,7 +18,21 @@ if TYPE_CHECKING:
 
 __all__ = ["AsJson", "File", "Name", "check_store_file", "existing_store", "promised", "store_app", "stream_named"]
 
-store_app = typer.Typer(no_args_is_help=True, help="Look into a store of counters and sums, and check what it says.")
+
+class StoreGroup(CommandGroup):
+    """Says what the library refuses in the options of the command that was run."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; see the class."""
+        try:
+            return TyperGroup.invoke(self, ctx)
+        except DpstreamError as error:
+            raise DpstreamError(in_options(error, self._options(ctx))) from error
+
+
+store_app = typer.Typer(
+    cls=StoreGroup, no_args_is_help=True, help="Look into a store of counters and sums, and check what it says."
+)
 
 File = Annotated[Path, typer.Argument(help="The store's database.")]
 Name = Annotated[str, typer.Argument(help="The stream's name.")]
@@ -56,11 +73,13 @@ def stream_named(store: Store, name: str) -> StreamInfo:
     raise StreamUnknown(name=name)
 
 
-def promised(spent: Spent) -> str:
-    """Return one sentence on what the streams of a store promise together."""
+def promised(spent: Spent, who: str = "") -> str:
+    """Return one sentence on what streams promise together: all of a store, or those that `who` says."""
     if not spent.streams:
         return "There are no streams, and nothing is promised."
     count = "The stream has" if spent.streams == 1 else f"All {spent.streams} streams together have"
+    if who:
+        count = f"{who} have"
     if not spent.gaussian_rho:
         return f"{count} promised ε = {spent.pure_epsilon:.6g}."
     return (

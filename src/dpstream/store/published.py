@@ -32,7 +32,8 @@ from dpstream.store.database import MIGRATIONS, SQLITE_ERRORS, Database, sqlite_
 from dpstream.store.files import OpenFile, check_file, check_path
 from dpstream.store.sealing import Seals
 from dpstream.store.settings import check_name, settings_from_row
-from dpstream.store.tables import StreamInfo, StreamRow, read_batches, stream_info, unchecked_streams
+from dpstream.store.successor import carried, series_of, stream_infos
+from dpstream.store.tables import StreamInfo, StreamRow, read_batches, unchecked_streams
 
 __all__ = ["PublishedStore", "Publisher", "compare_published", "is_published", "published_steps", "read_published"]
 
@@ -187,7 +188,21 @@ class PublishedStore:
 
     def streams(self) -> list[StreamInfo]:
         """Return every counter of the store, oldest first; their `t` is the number of published releases."""
-        return self._read(lambda query: [self._info(query, row) for row in _counters(query, self.path)])
+
+        def read(query: Query) -> list[StreamInfo]:
+            rows = _counters(query, self.path)
+            return stream_infos([replace(row, t=self._steps(query, row)) for row in rows], str(self.path))
+
+        return self._read(read)
+
+    def series(self, name: str) -> list[StreamInfo]:
+        """Return the counters of which this one is part, oldest first; see `Store.series`."""
+        return series_of(self.streams(), check_name(name))
+
+    def series_values(self, name: str) -> NDArray[np.int64]:
+        """Return the releases of a whole series, one row a step, with the totals that were carried over."""
+        parts = self.series(name)
+        return carried(parts, [self.releases(part.name, 1, part.t) for part in parts])
 
     def settings(self, name: str) -> StreamSettings:
         """Return the settings of a counter; raises as `Store.settings`."""
@@ -223,8 +238,8 @@ class PublishedStore:
                 return row
         raise StreamUnknown(name=name)
 
-    def _info(self, query: Query, row: StreamRow) -> StreamInfo:
-        return stream_info(replace(row, t=published_steps(query, row, str(self.path))), str(self.path))
+    def _steps(self, query: Query, row: StreamRow) -> int:
+        return published_steps(query, row, str(self.path))
 
     def _read(self, work: Callable[[Query], T]) -> T:
         """Run `work` on the file as of one moment."""

@@ -17,7 +17,7 @@ __all__ = ["NAME_LIMIT", "check_name", "check_rows_per_person", "check_settings"
 
 NAME_LIMIT = 200
 #: Settings that are the store's own.
-OWN_SETTINGS = ("source", "rows_per_person", "open_steps")
+OWN_SETTINGS = ("source", "rows_per_person", "open_steps", "continues")
 
 
 def check_settings(name: str, stored: dict[str, Any], given: dict[str, Any], path: str) -> None:

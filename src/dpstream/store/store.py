@@ -46,6 +46,7 @@ from dpstream.store.published import compare_published, is_published, published_
 from dpstream.store.recovered_inputs import TrueData, joined_batches
 from dpstream.store.settings import check_name, check_rows_per_person, check_settings, check_source, settings_from_row
 from dpstream.store.store_files import open_store_files
+from dpstream.store.successor import carried, end_stream, series_of, start_successor, stream_infos
 from dpstream.store.tables import (
     Release,
     StreamInfo,
@@ -61,7 +62,6 @@ from dpstream.store.tables import (
     stream_info,
 )
 from dpstream.store.verification import Report, Verified, verify
-from dpstream.store.witness import Record
 
 __all__ = ["Store", "StreamInfo"]
 
@@ -257,11 +257,13 @@ class Store:
             "source": check_source(source),
             "rows_per_person": check_rows_per_person(rows_per_person, settings),
             "open_steps": check_open_steps(open_steps, settings),
+            "continues": None,
         }
-        if open_steps is None:  # as it was created
-            with self._files.turn():
-                row = find_stream(self._files.database, self._files.seals, check_name(name))
-            own["open_steps"] = own["open_steps"] if row is None else row.settings["open_steps"]
+        with self._files.turn():
+            row = find_stream(self._files.database, self._files.seals, check_name(name))
+        if row is not None:  # as it was created
+            own["continues"] = row.settings["continues"]
+            own["open_steps"] = row.settings["open_steps"] if open_steps is None else own["open_steps"]
         room = None if rows_per_person is None else check_whole("people", people)
         return self._opened(name, settings, own, lambda lease: DurableCounter(self._files, lease, settings), room)
 
@@ -294,7 +296,7 @@ class Store:
             neighbours=neighbours,
             windows=windows,
         )
-        own = {"source": "", "rows_per_person": None, "open_steps": None}
+        own = {"source": "", "rows_per_person": None, "open_steps": None, "continues": None}
         return self._opened(name, settings, own, lambda lease: DurableSum(self._files, lease, settings, threads))
 
     def _opened(
@@ -356,28 +358,90 @@ class Store:
                 with files.database.atomic() as connection:
                     row = read_stream(files.database, files.seals, name)
                     slot, record = lock(files.witness, files.seals, row, even_if_old=True)
-                    sums = row.sums(files.seals.stream(row.tag), files.database)
-                    sealed = files.seals.stream(row.tag).seal_sums(sums, replace(row, retired=1).place)
-                    connection.execute("UPDATE streams SET retired = 1, sealed = ? WHERE id = ?", (sealed, row.id))
-                generation = max(record.generation, row.generation)
-                files.witness.write(
-                    slot,
-                    Record(
-                        *(record.name_digest, row.tag, generation, max(record.last, row.t)),
-                        retired=True,
-                        ingests=max(record.ingests, row.ingests),
-                    ),
-                )
+                    ended = end_stream(connection, files, row, record)
+                files.witness.write(slot, ended)
             finally:
                 if slot is not None:
                     files.witness.unlock(slot)
 
+    def start_successor(
+        self,
+        name: str,
+        horizon: int | None,
+        budget: Budget | None = None,
+        *,
+        new_name: str | None = None,
+        source: str | None = None,
+        mechanism: Mechanism | str = "auto",
+    ) -> StreamInfo:
+        """End a counter and create one that goes on with it, under a budget of its own.
+
+        The total that was released last is carried over: it is public, and is added to the successor's releases by
+        whoever reads the series (`series`, `series_values`). Everything else is as in the stream that it goes on with,
+        and who was counted is counted anew. The two together promise what `spent` says.
+
+        Parameters
+        ----------
+        name
+            The stream to end; it may be retired already.
+        horizon, budget, mechanism
+            The successor's; budget None: as large as before.
+        new_name
+            What the successor is called; None: the name and a number, visits-2.
+        source
+            What it counts; None: as before.
+
+        Raises
+        ------
+        StreamUnknown, StreamContinued, StoreBusy, StoreOutdated
+            If there is no such stream, if it has a successor already, is being written, or is not the newest.
+        StepsNotReleased
+            If it holds rows that are not released.
+        BudgetLimitExceeded
+            If the store's limit has no room for another stream.
+        InvalidArgument
+            If it is a running sum, or `new_name` is taken. Whatever is raised, nothing changes.
+        """
+        before = self.settings(name)
+        if before.lane != "exact":
+            raise InvalidArgument("name", name, "that of a counter: a running sum cannot be carried on")
+        most = before.windows[-1:] if horizon is None else (horizon,)
+        settings = StreamSettings.for_counter(
+            horizon,
+            before.budget if budget is None else budget,
+            shape=before.shape,
+            per_person=int(before.per_person),
+            per_step=None if before.per_step is None else int(before.per_step),
+            mechanism=mechanism,
+            participation=before.participation,
+            neighbours=before.neighbours,
+            windows=sorted({min(window, *most) for window in before.windows}) if before.windows else (),
+        )
+        with self._files.turn():
+            self._check_not_ours(name)
+            made = start_successor(
+                self._files,
+                name,
+                settings,
+                new_name=new_name,
+                source=None if source is None else check_source(source),
+                check_limit=self._check_limit,
+            )
+        return next(info for info in self.streams() if info.name == made)
+
     def streams(self) -> list[StreamInfo]:
         """Return every stream, oldest first."""
         with self._files.turn():
-            return [
-                stream_info(row, str(self.path)) for row in read_all_streams(self._files.database, self._files.seals)
-            ]
+            return stream_infos(read_all_streams(self._files.database, self._files.seals), str(self.path))
+
+    def series(self, name: str) -> list[StreamInfo]:
+        """Return the streams of which this one is part, oldest first, each the successor of the one before."""
+        return series_of(self.streams(), check_name(name))
+
+    def series_values(self, name: str) -> NDArray[np.int64]:
+        """Return the releases of a whole series, one row a step, with the totals that were carried over."""
+        parts = self.series(name)
+        return carried(parts, [self.release_values(part.name) for part in parts])
 
     def settings(self, name: str) -> StreamSettings:
         """Return the settings of a stream: everything that decides its noise.

@@ -208,6 +208,11 @@ class StreamInfo:
         How often it was opened for writing.
     shape, dtype
         Those of a release.
+    continues, steps_before, carried
+        The stream that this one goes on with, how many steps the series has before it, and the total that was released
+        last before it, which is to be added to its releases (`Store.start_successor`).
+    continued_by
+        The stream that goes on with this one.
     """
 
     name: str
@@ -225,6 +230,10 @@ class StreamInfo:
     opened: int
     shape: tuple[int, ...]
     dtype: str
+    continues: str | None = None
+    steps_before: int = 0
+    carried: Any = 0
+    continued_by: str | None = None
 
     @property
     def remaining(self) -> int | None:
@@ -235,6 +244,7 @@ class StreamInfo:
 def stream_info(row: StreamRow, path: str) -> StreamInfo:
     """Return what `Store.streams` lists of a stream in the database at `path`."""
     settings = row.settings
+    before = settings["continues"] or {"stream": None, "steps": 0, "total": 0}
     return StreamInfo(
         row.name,
         "counter" if settings["lane"] == "exact" else "running sum",
@@ -251,6 +261,9 @@ def stream_info(row: StreamRow, path: str) -> StreamInfo:
         row.generation,
         tuple(settings["shape"]),
         settings["dtype"],
+        before["stream"],
+        before["steps"],
+        before["total"],
     )
 
 
