@@ -1,6 +1,8 @@
 """Runs the benchmarks on one core and prints a table; the figures also go to output/benchmarks.json.
 
-usage: python benchmarks/run.py [NAME ...]    NAME: noise, release, store, count, training, or a function of one; or all
+usage: python benchmarks/run.py [NAME ...]
+
+NAME: noise, release, store, count, training, discovery, or a function of one; all of them if left out.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import count
+import discovery
 import noise
 import release
 import store
@@ -49,7 +52,7 @@ def table(rows: list[Row]) -> Table:
 
 def chosen(names: list[str]) -> list[Callable[[], Iterator[Row]]]:
     """The benchmarks of these names, or all; a name that is none is refused before anything is measured."""
-    files = {module.__name__: module.ALL for module in (noise, release, store, count, training)}
+    files = {module.__name__: module.ALL for module in (noise, release, store, count, training, discovery)}
     known = {suite.__name__: suite for suites in files.values() for suite in suites}
     for name in names:
         if name not in files and name not in known:

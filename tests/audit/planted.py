@@ -24,6 +24,12 @@ ROOT = Path(__file__).parents[2]
 #: The audit must catch at least so many; a bug that biases or delays, but reveals nothing, is for the tests.
 LEAST_BY_AUDIT = 9
 THREADS = "threads"
+NAMES = "names"
+#: Lines that count what one of these checks finds.
+CHECKS = {
+    THREADS: "from dpstream.audit.threads import check_threads as c; print(sum(x.repeated for x in c()))",
+    NAMES: "from dpstream.audit.discovery import check_names as c; print(sum(x.violated for x in c()))",
+}
 CAUGHT = ("violated", "wasteful")
 #: The exit status of a command that was refused: another check noticed the bug before the audit came to a verdict.
 REFUSED = 2
@@ -188,6 +194,54 @@ BUGS = (
         ("tests/release/test_running_sum.py",),
         ("--mechanism", "Binary", "--steps", "2", "--lane", "float64"),
     ),
+    Bug(
+        "names: a threshold for one step instead of all",
+        "release/open_settings.py",
+        "return float(times @ ndtr((1.5 - threshold) / sigma))",
+        "return float(ndtr((1.5 - threshold) / sigma).max())",
+        ("tests/release/test_open_counter.py",),
+        (NAMES,),
+    ),
+    Bug(
+        "names: a threshold for one name of a person instead of all",
+        "release/open_settings.py",
+        "self.delta_threshold / self.names_per_person / (1 + TAIL_ERROR)",
+        "self.delta_threshold / (1 + TAIL_ERROR)",
+        ("tests/release/test_open_counter.py",),
+        (NAMES,),
+    ),
+    Bug(
+        "names: noise for one name of a person instead of all",
+        "release/open_settings.py",
+        "moved = per_name * math.nextafter(math.sqrt(self.names_per_person), math.inf)",
+        "moved = float(per_name)",
+        ("tests/release/test_open_counter.py",),
+        (NAMES,),
+    ),
+    Bug(
+        "names: a name seen through a dropped contribution",
+        "release/open_counter.py",
+        "step = self._tally(names, kept)",
+        "step = self._tally(names, kept | True)",
+        ("tests/release/test_open_counter.py",),
+        (NAMES,),
+    ),
+    Bug(
+        "names: noise that restarts when a name is first seen",
+        "noise/named.py",
+        "        self._walk(slice(start, start + len(new)), after)\n",
+        "",
+        ("tests/noise/test_named.py", "tests/release/test_open_counter.py"),
+        (NAMES,),
+    ),
+    Bug(
+        "names: noise alone publishes a name that came with a count of 0",
+        "release/open_counter.py",
+        "reached = (chosen_by >= settings.threshold) & (brought > 0)",
+        "reached = chosen_by >= settings.threshold",
+        ("tests/release/test_open_counter.py",),
+        (NAMES,),
+    ),
 )
 
 
@@ -237,9 +291,8 @@ def failing_test(bug: Bug, copy: Path) -> str | None:
 
 def verdict(bug: Bug, copy: Path, trials: str) -> str:
     """Return what the audit says, in one word."""
-    if bug.audit == (THREADS,):
-        program = "from dpstream.audit.threads import check_threads as c; print(sum(x.repeated for x in c()))"
-        return "violated" if int(run(copy, "-c", program).stdout or 0) else "kept"
+    if bug.audit[0] in CHECKS:
+        return "violated" if int(run(copy, "-c", CHECKS[bug.audit[0]]).stdout or 0) else "kept"
     done = run(copy, "-m", "dpstream", "audit", *bug.audit, "--trials", trials)
     if done.returncode == REFUSED:
         return f"refused: {' '.join(done.stderr.split())}"

@@ -110,6 +110,17 @@ def test_names_of_count_0_and_names_nobody_brought_are_never_published():
     assert some.keys() <= {"one", *names[:250]}
 
 
+def test_names_of_a_refused_step_are_never_published():
+    """The step was refused when its names had been looked at; noise alone would pass the threshold."""
+    made = counter(horizon=4, budget=dp.approx_dp(0.1, 0.4), names_per_person=1, per_name=2, threshold_share=0.9)
+    names = [f"name {i}" for i in range(500)]
+    with pytest.raises(InputOutOfBound):
+        made.add(dict.fromkeys(names, 5), people=dict.fromkeys(names, 1))
+    for _ in range(3):
+        assert made.add({}, people={}) == {}
+    assert len(made.add(dict.fromkeys(names, 1), people=dict.fromkeys(names, 1))) > 5
+
+
 def test_once_published_a_name_stays():
     made = counter()
     made.add({"rose": made.threshold + 60})

@@ -18,6 +18,7 @@ from rich.table import Table
 from dpstream.arguments import check_horizon
 from dpstream.audit import table
 from dpstream.audit.audit import Audit
+from dpstream.audit.discovery import check_names
 from dpstream.audit.plot import plot_trade_off
 from dpstream.audit.promise import Promise
 from dpstream.audit.row import Row
@@ -73,6 +74,9 @@ def run_audit(
         for check in check_threads():
             violated |= check.repeated > 0
             console.print(str(check), style=COLOURS["violated" if check.repeated else "kept"])
+        for attack in check_names(confidence=confidence):
+            violated |= attack.violated
+            console.print(str(attack), style=COLOURS["violated" if attack.violated else "kept"])
         console.print(str(time_counter(zcdp(0.5))))
     else:
         console.print(f"[{COLOURS[found[0].verdict]}]{escape(str(found[0]))}")

@@ -29,6 +29,8 @@ __all__ = ["MOST_TIMES", "NameLimit", "Taken"]
 
 MOST_TIMES = 2**16 - 1
 _SMALLEST_TABLE = 1024
+#: Slots of a table that are moved to a larger one at a time.
+_MOVED_AT_ONCE = 1 << 18
 #: Multiplied to a name's 64 bits before they are added to a person's, so that the slots of one person's names differ.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -270,7 +272,9 @@ class _Table:
                 slots *= 2
             larger._keys = np.zeros((len(self._keys), slots), dtype=np.uint64)
             larger._counts, larger.count = np.zeros(slots, dtype=self._counts.dtype), 0
-            larger._set(*self.items())
+            for low in range(0, len(self._counts), _MOVED_AT_ONCE):
+                there = low + np.flatnonzero(self._counts[low : low + _MOVED_AT_ONCE])
+                larger._set(self._keys[:, there], self._counts[there])
             self._keys, self._counts = larger._keys, larger._counts
         self._set(keys, counts)
 

@@ -9,7 +9,7 @@ for every name whose noisy number of people has reached the threshold. Every nam
 from __future__ import annotations
 
 from collections import Counter as Multiset
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -24,7 +24,7 @@ from dpstream.release.error_bars import Estimate
 from dpstream.release.name_limit import NameLimit
 from dpstream.release.name_words import describe_names
 from dpstream.release.open_settings import OpenSettings
-from dpstream.release.step_of_names import counts_by_name
+from dpstream.release.step_of_names import StepOfNames, step_of_names
 from dpstream.turns import Turn, in_turn
 
 __all__ = ["OpenCounter"]
@@ -34,13 +34,15 @@ class _State(NamedTuple):
     """Where a counter stands. One object, put in its place by one assignment: an interruption leaves the old one.
 
     `counts` and `people` are the TRUE sums of every name in its row; `shown` lists the rows that are published, in the
-    order of their publication, and `releases` holds their last releases, and those before as far as windows need them.
+    order of their publication, `names` their names, and `releases` holds their last releases, and those before as far
+    as windows need them.
     """
 
     t: int
     counts: NDArray[np.int64]
     people: NDArray[np.int64]
     shown: NDArray[np.int64]
+    names: tuple[str, ...]
     releases: tuple[NDArray[np.int64], ...]
 
 
@@ -163,10 +165,10 @@ class OpenCounter:
         self._by_events: bool | None = None
         self._limit = NameLimit(settings.names_per_person, settings.per_name, capacity=capacity)
         nothing = np.zeros(0, dtype=np.int64)
-        self._state = _State(0, nothing, nothing, nothing, ())
+        self._state = _State(0, nothing, nothing, nothing, (), ())
         self._meet(settings.declared)
         zeros = np.zeros(len(settings.declared), dtype=np.int64)
-        self._state = _State(0, zeros, zeros, np.arange(len(zeros)), ())
+        self._state = _State(0, zeros, zeros, np.arange(len(zeros)), settings.declared, ())
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -286,10 +288,9 @@ class OpenCounter:
         )
 
     def _with_bars(self, values: NDArray[np.int64], stddev: float, off: int) -> dict[str, Estimate[int]]:
-        names = self._shown_names(len(values))
         return {
             name: Estimate(value, stddev, value - off, value + off)
-            for name, value in zip(names, values.tolist(), strict=True)
+            for name, value in zip(self._state.names, values.tolist(), strict=False)
         }
 
     def describe(self) -> str:
@@ -320,14 +321,14 @@ class OpenCounter:
         HorizonExceeded
             Past the last release; nothing changes.
         """
-        step = counts_by_name(counts, self._index, self._settings.most)
+        step = step_of_names(counts, self._index, self._settings.most)
         if not self._settings.splits:
             if people is not None:
                 raise InvalidArgument("people", type(people).__name__, "left out with per_name=1: counts are people")
             return self._add(step, step)
         if people is None:
             raise InvalidArgument("people", None, "given with per_name above 1: how many people are new to each name")
-        return self._add(step, counts_by_name(people, self._index, self._settings.most))
+        return self._add(step, step_of_names(people, self._index, self._settings.most))
 
     def add_events(self, people: Sequence[str | bytes | int], names: Sequence[str]) -> dict[str, int]:
         """Take one step's events, one (person, name) each; return the released counts, as `add` does.
@@ -357,13 +358,13 @@ class OpenCounter:
         step = self._tally(names, kept)
         return self._release(step, self._tally(names, new) if self._settings.splits else step)
 
-    def _tally(self, names: list[str], chosen: NDArray[np.bool_]) -> dict[str, int]:
+    def _tally(self, names: list[str], chosen: NDArray[np.bool_]) -> StepOfNames:
         """Return how many of the chosen events each name has."""
         times = Multiset(name for name, one in zip(names, chosen.tolist(), strict=True) if one)
-        return counts_by_name(times, self._index, self._settings.most)
+        return step_of_names(times, self._index, self._settings.most)
 
     @in_turn
-    def _add(self, step: dict[str, int], people: dict[str, int]) -> dict[str, int]:
+    def _add(self, step: StepOfNames, people: StepOfNames) -> dict[str, int]:
         self._enter(by_events=False)
         return self._release(step, people)
 
@@ -393,7 +394,7 @@ class OpenCounter:
             )
         self._by_events = by_events
 
-    def _meet(self, names: Sequence[str]) -> None:
+    def _meet(self, names: Iterable[str]) -> None:
         """Give rows to names that have none; their noise stands after the last step."""
         new = [name for name in names if name not in self._index]
         t, first = self._state.t, len(self._index)
@@ -403,30 +404,35 @@ class OpenCounter:
             rows.append(noise.tags(new), after=t)
         self._index.update({name: first + i for i, name in enumerate(new)})
 
-    def _release(self, step: Mapping[str, int], people: Mapping[str, int]) -> dict[str, int]:
+    def _release(self, step: StepOfNames, people: StepOfNames) -> dict[str, int]:
         state, settings = self._state, self._settings
-        self._meet([name for name in {**step, **people} if name not in self._index])
-        t, known = state.t + 1, len(self._index)
+        self._meet({**step.new, **people.new})
+        t = state.t + 1
         counts = self._added(state.counts, step)
         brought = self._added(state.people, people) if settings.splits else counts
         if settings.splits:
             self._check_people(counts, brought)
-        noisy = counts + self._rows.at(t)[:known]
-        chosen_by = noisy if self._people_rows is None else brought + self._people_rows[1].at(t)[:known]
+        noisy = counts + self._rows.at(t)
+        chosen_by = noisy if self._people_rows is None else brought + self._people_rows[1].at(t)
         reached = (chosen_by >= settings.threshold) & (brought > 0)
         reached[state.shown] = False
-        shown = np.concatenate([state.shown, np.flatnonzero(reached)])
+        new = np.flatnonzero(reached)
+        shown, names = state.shown, state.names
+        if new.size:
+            everyone = list(self._index)
+            shown, names = np.concatenate([shown, new]), (*names, *(everyone[row] for row in new.tolist()))
+        released = noisy[shown]
         kept = state.releases[-settings.windows[-1] :] if settings.windows else ()
-        self._state = _State(t, counts, brought, shown, (*kept, noisy[shown]))
-        return dict(zip(self._shown_names(len(shown)), noisy[shown].tolist(), strict=True))
+        self._state = _State(t, counts, brought, shown, names, (*kept, released))
+        return dict(zip(names, released.tolist(), strict=True))
 
-    def _added(self, sums: NDArray[np.int64], step: Mapping[str, int]) -> NDArray[np.int64]:
+    def _added(self, sums: NDArray[np.int64], step: StepOfNames) -> NDArray[np.int64]:
         """Return new sums of all names: the old ones and this step's."""
         added = np.zeros(len(self._index), dtype=np.int64)
         added[: len(sums)] = sums
-        index = self._index
-        rows = np.fromiter((index[name] for name in step), dtype=np.int64, count=len(step))
-        added[rows] += np.fromiter(step.values(), dtype=np.int64, count=len(step))
+        np.add.at(added, step.rows, step.counts)
+        for name, count in step.new.items():  # which another thread may have met in the meantime
+            added[self._index[name]] += count
         return added
 
     def _check_people(self, counts: NDArray[np.int64], people: NDArray[np.int64]) -> None:
@@ -440,7 +446,3 @@ class OpenCounter:
                 most=int(most[at]),
                 what=f"the total of a name that {int(people[at])} people have brought, with this step,",
             )
-
-    def _shown_names(self, count: int) -> list[str]:
-        names = list(self._index)
-        return [names[row] for row in self._state.shown[:count].tolist()]

@@ -3,40 +3,92 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dpstream.errors import InputOutOfBound, InputShapeError, InputTypeError
 from dpstream.release.integer_inputs import whole_number
 from dpstream.release.name_spelling import check_name
 
-__all__ = ["counts_by_name"]
+__all__ = ["StepOfNames", "step_of_names"]
 
 
-def counts_by_name(given: object, known: Mapping[str, object], most: int) -> dict[str, int]:
-    """Return a step's counts, one whole number from 1 to `most` for each name in its one spelling.
+class StepOfNames(NamedTuple):
+    """One step's counts: of names that have a row by these rows (which may come twice), of others by their spelling.
+
+    New names have counts above 0: one that comes with 0 counts as not brought.
+    """
+
+    rows: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    new: dict[str, int]
+
+
+def step_of_names(given: object, index: Mapping[str, int], most: int) -> StepOfNames:
+    """Return a step's counts, whole numbers from 0 to `most` for each name.
 
     `given` is a mapping from names to counts, a pair (names, counts), or a frame of two columns, the first of which
-    holds the names. What comes twice is added up; names that come with 0 are left out, as if they had not come.
-    `known` holds names that were spelled right before.
+    holds the names. What comes twice is added up. `index` has the rows of names in their one spelling.
     """
-    names, counts = _columns(given)
-    step: dict[str, int] = {}
-    for name, count in zip(names, counts, strict=True):
-        number = count if type(count) is int else whole_number(count)
-        if not 0 <= number <= most:
-            raise InputOutOfBound(given=number, least=0, most=most, what="the count of a name")
-        spelled = name if type(name) is str and name in known else check_name(name)
-        if number:
-            step[spelled] = step[spelled] + number if spelled in step else number
-    largest = max(step.values(), default=0)
+    names, listed = _columns(given)
+    counts = _whole_numbers(listed)
+    if counts.size and not (counts.min() >= 0 and counts.max() <= most):
+        wrong = int(counts.min()) if counts.min() < 0 else int(counts.max())
+        raise InputOutOfBound(given=wrong, least=0, most=most, what="the count of a name")
+    try:
+        rows = np.fromiter(map(index.get, names, repeat(-1)), dtype=np.int64, count=len(names))
+    except TypeError:  # a name that cannot be looked up
+        for name in names:
+            check_name(name)
+        raise
+    new: dict[str, int] = {}
+    for i in np.flatnonzero(rows < 0).tolist():
+        spelled = check_name(names[i])
+        rows[i] = index.get(spelled, -1)
+        if rows[i] < 0 and counts[i]:
+            new[spelled] = new.get(spelled, 0) + int(counts[i])
+    known = rows >= 0
+    step = StepOfNames(rows[known], counts[known], new)
+    largest = max(max(new.values(), default=0), _largest_sum(step.rows, step.counts, most))
     if largest > most:
         raise InputOutOfBound(given=largest, least=0, most=most, what="the count of a name")
     return step
 
 
-def _columns(given: object) -> tuple[Iterable[Any], Iterable[Any]]:
+def _largest_sum(rows: NDArray[np.int64], counts: NDArray[np.int64], most: int) -> int:
+    """Return the largest count of a row, added up over its appearances; 0 if all together are far below `most`."""
+    if float(counts.sum(dtype=np.float64)) < most / 2:
+        return 0
+    totals: dict[int, int] = {}
+    for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+        totals[row] = totals.get(row, 0) + count
+    return max(totals.values())
+
+
+def _whole_numbers(listed: list[Any]) -> NDArray[np.int64]:
+    try:
+        counts = np.array(listed)
+    except (ValueError, OverflowError):  # lists of different lengths, numbers beyond all types
+        counts = np.empty(0)
+    if counts.shape == (len(listed),) and counts.dtype.kind in "iub" and len(listed):
+        return _int64(counts)
+    return _int64(np.array([whole_number(count) for count in listed] or [0], dtype=object)[: len(listed)])
+
+
+def _int64(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """Return whole numbers as int64; those that do not fit as its largest or smallest, which no step may hold."""
+    if counts.dtype.kind in "ib":
+        return counts.astype(np.int64)
+    limits = np.iinfo(np.int64)
+    return np.array([min(max(int(c), limits.min), limits.max) for c in counts.tolist()], dtype=np.int64)
+
+
+def _columns(given: object) -> tuple[list[Any], list[Any]]:
     if isinstance(given, Mapping):
-        return given.keys(), given.values()
+        return list(given.keys()), list(given.values())
     if hasattr(given, "columns") and len(given.columns) == 2:  # a frame of Polars or pandas
         given = tuple(given[column] for column in given.columns)  # type: ignore[index]
     if isinstance(given, tuple) and len(given) == 2:

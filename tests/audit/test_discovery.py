@@ -1,0 +1,108 @@
+"""Attacks on OpenCounter: one person's terms, in what is published. Sound counters pass, each planted mistake is found.
+
+False alarms: each check calls a sound counter violated with a chance of at most 1e-7 over the choice of its fixed keys.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from dpstream.audit.discovery import ATTACKS, certified_delta, check_names
+from dpstream.noise import named
+from dpstream.release import open_settings
+from dpstream.release.open_counter import OpenCounter
+from dpstream.release.open_settings import OpenSettings
+
+from .subjects import keys
+
+RISK = 1e-7
+BY_TITLE = {attack.title: attack for attack in ATTACKS}
+
+
+def check(title, trials=12_000):
+    (found,) = check_names(trials, 1 - RISK, [BY_TITLE[title]], keys(f"names {title}"))
+    return found
+
+
+#: What each attack certifies at least of a sound counter: it sees most of what it could, and would see more.
+SHOWN = {
+    "a term of one person": 0.03,
+    "all terms of one person": 0.03,
+    "more terms than are allowed": 0.03,
+    "a term that others bring later": 0.0,
+    "counts of all terms of one person": 0.02,
+    "counts of events": 0.01,
+}
+
+
+@pytest.mark.parametrize("title", BY_TITLE)
+def test_a_sound_counter_keeps_its_promise(title):
+    found = check(title)
+    assert not found.violated, str(found)
+    assert found.measured >= SHOWN[title], str(found)
+    assert "of the 0.1 promised" in str(found)
+
+
+def without_the_union_over_steps(monkeypatch):
+    honest = open_settings._least_threshold
+    monkeypatch.setattr(open_settings, "_least_threshold", lambda sigma, most: honest(sigma[-1:], most))
+
+
+def without_the_union_over_names(monkeypatch):
+    honest = open_settings._least_threshold
+    monkeypatch.setattr(open_settings, "_least_threshold", lambda sigma, most: honest(sigma, 6 * most))
+
+
+def without_the_root_of_the_names(monkeypatch):
+    honest = OpenSettings._scale
+    monkeypatch.setattr(OpenSettings, "_scale", lambda self, *given: honest(self, *given) / self.names_per_person**0.5)
+
+
+def without_the_events_of_a_person(monkeypatch):
+    honest = OpenSettings._scale
+    monkeypatch.setattr(OpenSettings, "_scale", lambda self, per_name, share: honest(self, 1, share))
+
+
+def seen_through_dropped_contributions(monkeypatch):
+    honest = OpenCounter._tally
+    monkeypatch.setattr(OpenCounter, "_tally", lambda self, names, chosen: honest(self, names, np.ones_like(chosen)))
+
+
+def noise_restarts_when_a_name_is_seen(monkeypatch):
+    monkeypatch.setattr(named._Chunk, "_walk", lambda self, where, t: None)
+
+
+@pytest.mark.parametrize(
+    ("plant", "title"),
+    [
+        (without_the_union_over_steps, "a term of one person"),
+        (without_the_union_over_names, "all terms of one person"),
+        (without_the_root_of_the_names, "counts of all terms of one person"),
+        (without_the_events_of_a_person, "counts of events"),
+        (seen_through_dropped_contributions, "more terms than are allowed"),
+        (noise_restarts_when_a_name_is_seen, "a term that others bring later"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else given.__name__,
+)
+def test_every_mistake_is_found(plant, title, monkeypatch):
+    plant(monkeypatch)
+    found = check(title)
+    assert found.violated, str(found)
+    assert "VIOLATED" in str(found)
+
+
+def test_a_bound_on_delta_is_wrong_no_more_often_than_it_says():
+    """Exactly: over all outcomes of two binomial numbers whose true δ at ε = 1 is 0.05, at a risk of 5 %."""
+    n, first, epsilon = 200, 0.02, 1.0
+    second = np.e * first + 0.05
+    chances = [binom.pmf(np.arange(n + 1), n, p) for p in (first, second)]
+    wrong = sum(
+        chances[0][i] * chances[1][j]
+        for i in range(20)
+        for j in range(n + 1)
+        if chances[0][i] * chances[1][j] > 1e-9 and certified_delta([i, j], [n, n], epsilon, 0.05) > 0.05
+    )
+    assert wrong < 0.05
+    assert certified_delta([0, n], [n, n], epsilon, 0.05) > 0.85
+    assert certified_delta([n, 0], [n, n], epsilon, 0.05) > 0.85
+    assert certified_delta([7, 7], [n, n], epsilon, 0.05) == 0.0
