@@ -30,21 +30,26 @@ class Row:
         return asdict(self)
 
 
-def seconds(work: Callable[[], object], repeat: int) -> float:
-    start = time.perf_counter()
+def seconds(work: Callable[[], object], repeat: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    start = clock()
     for _ in range(repeat):
         work()
-    return (time.perf_counter() - start) / repeat
+    return (clock() - start) / repeat
 
 
-def alternate(*works: Callable[[], object], repeats: tuple[int, ...], rounds: int = ROUNDS) -> list[float]:
+def alternate(
+    *works: Callable[[], object],
+    repeats: tuple[int, ...],
+    rounds: int = ROUNDS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
     """Median seconds of each piece of work, taken in turns so that a noisy moment hits all of them."""
     for work in works:
         work()
     samples: list[list[float]] = [[] for _ in works]
     for _ in range(rounds):
         for kept, work, repeat in zip(samples, works, repeats, strict=True):
-            kept.append(seconds(work, repeat))
+            kept.append(seconds(work, repeat, clock))
     return [statistics.median(kept) for kept in samples]
 
 

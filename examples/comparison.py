@@ -77,6 +77,7 @@ def _draw(title: str, budget: ApproxDP, rows: list[tuple[str, float, float]], ke
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "dpstream"})  # small, and the same every time
     from matplotlib import pyplot
     from scipy.stats import t as student
 
@@ -88,8 +89,9 @@ def _draw(title: str, budget: ApproxDP, rows: list[tuple[str, float, float]], ke
     axes.set_xlabel(f"test accuracy (mean over {keys} keys, bars: 95 % confidence)")
     figure.suptitle(f"{title}, ε = {budget.epsilon:g}, δ = {budget.delta:g}", fontsize=10)
     axes.grid(axis="x", alpha=0.3)
-    for kind in ("png", "svg"):
-        figure.savefig(folder / f"{title.split(':')[0].replace(' ', '_')}.{kind}", dpi=150)
+    for kind, metadata in (("png", {}), ("svg", {"Date": None})):
+        figure.savefig(folder / f"{title.split(':')[0].replace(' ', '-').lower()}.{kind}", dpi=150, metadata=metadata)
+    pyplot.close(figure)
 
 
 def options(description: str, *, epochs: int, keys: int = 5) -> argparse.Namespace:

@@ -108,7 +108,7 @@ def main() -> None:
         steps=chosen.epochs * batches,
         participation=dp.Participation(times=chosen.epochs, separation=batches),
         budget=dp.approx_dp(chosen.epsilon, DELTA),
-        rates=chosen.rates or [4.0, 8.0, 16.0, 32.0, 64.0],
+        rates=chosen.rates or [1.0, 2.0, 4.0, 8.0, 16.0, 32.0],
         keys=chosen.keys,
         folder=chosen.output,
     )

@@ -53,7 +53,18 @@ def run(noise, steps, update=None, value=0.0):
 
 @pytest.mark.parametrize(
     "mechanism",
-    [MECHANISM, dp.mechanisms.SmoothBinary(12), dp.mechanisms.Honaker(12), dp.mechanisms.GrowingSmooth()],
+    [
+        MECHANISM,
+        dp.mechanisms.BalancedToeplitz(12),
+        dp.mechanisms.Binary(12),
+        dp.mechanisms.SmoothBinary(12),
+        dp.mechanisms.Honaker(12),
+        dp.mechanisms.GrowingSmooth(),
+        dp.mechanisms.FittedToeplitz.fit(12, participation=dp.Participation(3, 4), buffers=2),
+        dp.mechanisms.Banded.fit(12, participation=dp.Participation(3, 4)),
+        dp.mechanisms.BandedInverse.fit(12, participation=dp.Participation(3, 4), bands=3),
+        dp.mechanisms.Independent(12),
+    ],
     ids=lambda m: type(m).__name__,
 )
 def test_eager_and_compiled_updates_have_the_noise_of_the_stream(mechanism):
@@ -211,6 +222,12 @@ def test_other_parameters_shapes_and_dtypes():
         noise.update({**PARAMS, "out": jnp.zeros((20, 3), jnp.bfloat16)}, state)
     with pytest.raises(InvalidArgument, match="at least one coordinate"):
         private_noise(MECHANISM, SCALE).init({"w": jnp.zeros((0, 2))})
+
+
+def test_several_processes(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(InvalidArgument, match="across processes use streaming_matrix"):
+        private_noise(MECHANISM, SCALE).init(PARAMS)
 
 
 def test_bad_arguments():

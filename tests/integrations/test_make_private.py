@@ -67,6 +67,33 @@ def test_the_noisy_sum_is_opacus_clipped_sum_plus_our_noise():
     torch.testing.assert_close(weights(net), expected, atol=1e-6, rtol=0)
 
 
+def test_clipping_by_torch_func_trains_the_same_model():
+    """Without Opacus: per-sample gradients by `vmap(grad)`, clipped and summed by hand, then `privatize`."""
+    expected = finished(optimizer=lambda parameters, lr: torch.optim.SGD(parameters, lr=lr, momentum=0.9))
+    net = model()
+    run = dp.adapters.torch.PrivateGradients(
+        net, horizon=18, budget=dp.approx_dp(8, 1e-5), max_grad_norm=1.0,
+        participation=dp.Participation(3, 6), mechanism=dp.mechanisms.BufferedToeplitz(18), key=KEY,
+    )  # fmt: skip
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+    def loss(parameters, x, y):
+        return nn.functional.cross_entropy(torch.func.functional_call(net, parameters, (x[None],)), y[None])
+
+    per_sample = torch.func.vmap(torch.func.grad(loss), (None, 0, 0))
+    for _ in range(3):
+        for x, y in loader():
+            gradients = per_sample({name: p.detach() for name, p in net.named_parameters()}, x, y)
+            norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients.values()]).norm(dim=0)
+            factors = (1.0 / (norms + 1e-6)).clamp(max=1.0)
+            sums = {name: torch.einsum("i,i...->...", factors, g) for name, g in gradients.items()}
+            run.privatize(sums)
+            for name, p in net.named_parameters():
+                p.grad = sums[name] / 10
+            optimizer.step()
+    torch.testing.assert_close(weights(net), expected, atol=1e-5, rtol=0)
+
+
 def test_all_ways_to_clip_agree():
     plain = finished()
     for mode in ("functorch", "ew", "ghost"):

@@ -121,6 +121,10 @@ def private_noise(
     host.discard_later_steps = discard_later_steps
 
     def init(params: Any) -> PrivateNoiseState:
+        if jax.process_count() != 1:  # each would make noise of its own for what they share
+            raise InvalidArgument(
+                "jax.process_count()", jax.process_count(), "1; across processes use streaming_matrix"
+            )
         host.start(params)
         return PrivateNoiseState(jnp.zeros((), jnp.int32))
 
