@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpstream import errors, mechanisms
     from dpstream.budget import ZCDP, ApproxDP, Budget, PureDP, approx_dp, noise_scale, pure_dp, zcdp
+    from dpstream.events.count import count
     from dpstream.mechanisms.base import Mechanism
     from dpstream.noise import NoiseStream
     from dpstream.participation import Participation
@@ -46,6 +47,7 @@ __all__ = [
     "Store",
     "approx_dp",
     "clip_contribution",
+    "count",
     "errors",
     "mechanisms",
     "noise_scale",
@@ -73,6 +75,7 @@ _HOMES = {
     "Store": "store",
     "approx_dp": "budget",
     "clip_contribution": "release",
+    "count": "events.count",
     "noise_scale": "budget",
     "plan": "release",
     "pure_dp": "budget",

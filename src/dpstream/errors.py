@@ -26,7 +26,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · ThroughTooEarly, ClockWentBack, AllRowsLate, LooksLikeWholeLog, StepsWithoutRows, StreamEnded
     · MissingExtra
 
-    FitNotConverged is a warning: the result can be used, and says so.
+    FitNotConverged and CountWarning are warnings: the result can be used, and something about it should be known.
 """
 
 from __future__ import annotations
@@ -877,6 +877,10 @@ class StreamEnded(ReleaseRefused):
     name: str
     horizon: int
     last: str
+
+
+class CountWarning(UserWarning):
+    """What a count left out, counted elsewhere or took from the data, or what is dangerous about its settings."""
 
 
 class FitNotConverged(UserWarning):

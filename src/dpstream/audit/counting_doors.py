@@ -22,7 +22,6 @@ from dpstream.audit.trials import Stream
 from dpstream.events.count_options import CountOptions
 from dpstream.events.counting import CountRun
 from dpstream.events.measure import Measure
-from dpstream.events.tables import tables
 from dpstream.mechanisms import Binary
 
 __all__ = ["counting_doors"]
@@ -109,9 +108,9 @@ def _counted(folder: Path, stream: Stream, *, through: int, store: Path | None =
         store=store,
     )
     with _closing(CountRun(options)) as run:
-        for table in tables([str(log)], run.tally.columns):
-            run.tally.take(table)
+        run.read([str(log)])
         run.open()
+        run.ingest()
         return np.concatenate(list(run.release(run.closed)))
 
 

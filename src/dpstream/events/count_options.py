@@ -12,7 +12,7 @@ from typing import Any, Literal
 from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
 from dpstream.errors import BudgetError, InvalidArgument, SettingsMissing
-from dpstream.events.count_settings import BUDGET, missing
+from dpstream.events.count_settings import BUDGET, ENDS, missing
 from dpstream.events.file_options import FileOptions
 from dpstream.events.measure import Measure
 from dpstream.events.row_rules import RowFilter, RowRules
@@ -159,7 +159,8 @@ class CountOptions:
             start=given.get("start"),
             through=given.get("through"),
             horizon=None if horizon is None else check_whole("horizon", horizon),
-            until=given.get("until"),
+            # Without a store there is no other run: the last step to release is the last there is.
+            until=given.get("until") if any(end in given for end in ENDS) else given.get("through"),
             # Files of a day hold late rows, in whatever order they came.
             order=order or ("any" if given.get("any_order") or given.get("store") else "sorted"),
             late=_one_of("late", given.get("late"), ("next", "refuse", "drop")),

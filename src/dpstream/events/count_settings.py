@@ -134,6 +134,8 @@ def _of_kind(where: str, value: Any, kind: Kind) -> Any:
     }
     if kind == "texts" and isinstance(value, list) and all(isinstance(one, str) for one in value):
         return tuple(value)
+    if kind == "texts" and isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
     if kind == "text" and not isinstance(value, (bool, list, dict)):
         return str(value)  # dates and numbers, too: from = 2026-01-01
     whole = isinstance(value, int) and not isinstance(value, bool)
@@ -171,8 +173,13 @@ def missing(settings: Mapping[str, Any]) -> list[str]:
     found = []
     if settings.get("time") is None and settings.get("every") != "row":
         found.append("time")
-    if not given:
+    if not given and not _ends_with_this_run(settings):
         found.append("end")
     if all(settings.get(part) is None for part in BUDGET):
         found.append("budget")
     return found
+
+
+def _ends_with_this_run(settings: Mapping[str, Any]) -> bool:
+    """Whether there will be no other run, and this one releases up to a date."""
+    return settings.get("store") is None and settings.get("through") not in (None, "now", "yesterday")

@@ -394,7 +394,8 @@ class CountRun:
         assert isinstance(self.counter, DurableCounter)  # noqa: S101
         assert isinstance(self.tally, TimeTally)  # noqa: S101
         parts, self.tally.parts = self.tally.parts, []
-        for part, digest in zip(parts, self._digests, strict=True):
+        digests, self._digests = self._digests, []
+        for part, digest in zip(parts, digests, strict=True):
             self.waiting += int(part.rows[max(self.closed - part.first, 0) :].sum())
             if not len(part.tallies):  # a file without rows is not worth remembering: tomorrow's may be the same
                 continue
@@ -413,6 +414,7 @@ class CountRun:
         counter = self.counter
         assert counter is not None  # noqa: S101
         if self.in_ledger and isinstance(counter, DurableCounter):
+            self.ingest()  # nothing, if that was done
             while self.published < closed:
                 count = min(PIECE, closed - self.published)
                 values = counter.release_through(self.published + count)

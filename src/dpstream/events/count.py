@@ -1,0 +1,229 @@
+"""count: the run of `dpstream count` on a data frame of Polars or pandas, with and without a store."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import polars as pl
+
+from dpstream.budget import Budget, check_budget
+from dpstream.errors import CountWarning, InvalidArgument, MissingExtra
+from dpstream.events.count_settings import BUDGET
+from dpstream.events.counting import CountRun
+from dpstream.events.findings import found_afterwards, found_before
+from dpstream.events.tally import Late
+from dpstream.mechanisms.base import Mechanism
+from dpstream.release.settings import Neighbours
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+__all__ = ["count"]
+
+F = TypeVar("F")
+#: A date or a moment: as text (2026-01-31, 2026-01-31T06:00) or as Python's own.
+Moment = str | dt.date
+
+
+def count(
+    frame: F,
+    *,
+    time: str | None = None,
+    every: str | None = None,
+    start: Moment | None = None,
+    through: Moment | None = None,
+    until: Moment | None = None,
+    horizon: int | None = None,
+    unbounded: bool = False,
+    budget: Budget | None = None,
+    windows: Sequence[str] = (),
+    by: str | None = None,
+    values: Sequence[str] | None = None,
+    undeclared: Literal["refuse", "other"] | None = None,
+    value: str | None = None,
+    per_person: int | float | str | Decimal | None = None,
+    unit: int | float | str | Decimal | None = None,
+    clip: bool = False,
+    where: Sequence[str] = (),
+    missing: str | None = None,
+    user: str | None = None,
+    max_contributions: int | None = None,
+    max_users: int | None = None,
+    fold_case: bool = False,
+    neighbours: Neighbours | None = None,
+    mechanism: str | Mechanism | None = None,
+    confidence: float | None = None,
+    time_format: str | None = None,
+    time_zone: str | None = None,
+    decimal: Literal[".", ","] | None = None,
+    non_negative: bool = False,
+    monotone: bool = False,
+    store: str | os.PathLike[str] | None = None,
+    name: str | None = None,
+    late: Late | None = None,
+    gaps: Literal["warn", "refuse"] | None = None,
+    whole_log: bool = False,
+    everything: bool = False,
+) -> F:
+    """Return private running totals of the events in a data frame: what `dpstream count` does, step by step.
+
+    Parameters
+    ----------
+    frame
+        One row for each event, in any order: a data frame of Polars or pandas.
+    time, every
+        The column that says when a row happened, and how long a step is ("15m", "1h", "1d", "1w", "1mo"); "1d" if left
+        out. every="row", without `time`: each row is a step.
+    start, through
+        The dates of the first step and of the last to release. Without them the data decide, which shows when the first
+        and the last person came; with a store, steps are released that have ended by the clock (also through="now").
+    until, horizon, unbounded
+        The date of the last step there will ever be, or how many steps, or that there is no last one. Without a store,
+        `through` is taken if none of them is given.
+    budget
+        What all releases together may reveal.
+    windows
+        Also what was counted in the last so many days or months: ("1d", "7d", "1mo").
+    by, values, undeclared
+        A column of categories, and the categories there are. Others are refused, or counted as "other".
+    value, per_person, unit, clip
+        A column of amounts to add up, the largest size of one, the smallest difference between two ("0.01"), and
+        whether larger ones are cut to `per_person`.
+    where, missing
+        Count rows with these cells only ("COLUMN=VALUE"); what becomes of rows with empty cells ("refuse", "skip", or a
+        value).
+    user, max_contributions, max_users, fold_case
+        The column of user ids, how many rows of one are counted, how many users a store has room for, and whether
+        letter case does not matter.
+    neighbours, mechanism, confidence
+        As for `dpstream.Counter` and its `estimate`.
+    time_format, time_zone, decimal
+        How timestamps are written, whose days are counted, and what stands before the fraction of amounts in text.
+    non_negative, monotone
+        Columns that are easier to read, beside each release.
+    store, name
+        A file that remembers rows, releases and settings, and the stream's name in it. A stream that is there needs
+        no settings. Rows go into open steps first; a frame that is given again counts nothing twice.
+    late, gaps, whole_log
+        With a store: what becomes of rows of released steps ("next": counted in the next one, "refuse", "drop"),
+        whether steps without rows are released, and whether every frame is the whole log instead of new rows.
+    everything
+        With a store: return all releases, not only those of this call.
+
+    Returns
+    -------
+    frame
+        Of the same kind: step, start, category, value, stddev, low, high, and four columns for each window. What was
+        left out, moved or taken from the data is said by `dpstream.errors.CountWarning`.
+
+    Raises
+    ------
+    SettingsMissing, StoreMismatch, InvalidArgument
+        If settings are missing, differ from those of the stream, or are not allowed.
+    SourceError, ReleaseRefused
+        If a row cannot be counted, or a release should not be made. Nothing is released then.
+
+    Guarantee
+    ---------
+    All releases together keep the budget for every single row or, with `user`, for every user, of whom at most
+    `max_contributions` rows are counted. Which steps are released does not depend on the data if `start` and `through`
+    are given (or a store, for `through`). Without a store every call spends the budget anew.
+
+    Examples
+    --------
+    >>> import dpstream as dp, polars as pl
+    >>> visits = pl.DataFrame({"when": ["2025-01-01", "2025-01-01", "2025-01-03"]})
+    >>> budget = dp.approx_dp(epsilon=1, delta=1e-6)
+    >>> table = dp.count(visits, time="when", start="2025-01-01", through="2025-01-03", budget=budget)
+    >>> table.columns
+    ['step', 'start', 'value', 'stddev', 'low', 'high']
+    >>> [str(day) for day in table["start"]]
+    ['2025-01-01', '2025-01-02', '2025-01-03']
+    """
+    settings: dict[str, Any] = {
+        "time": time,
+        "every": every,
+        "start": _text(start),
+        "through": _text(through),
+        "until": _text(until),
+        "horizon": horizon,
+        "unbounded": unbounded or None,
+        "windows": tuple(windows) or None,
+        "by": by,
+        "categories": None if values is None else tuple(values),
+        "undeclared": undeclared,
+        "value": value,
+        "per_person": per_person,
+        "unit": unit,
+        "clip": clip or None,
+        "where": tuple(where) or None,
+        "missing": missing,
+        "user": user,
+        "max_contributions": max_contributions,
+        "max_users": max_users,
+        "fold_case": fold_case or None,
+        "neighbours": neighbours,
+        "mechanism": mechanism,
+        "confidence": confidence,
+        "time_format": time_format,
+        "time_zone": time_zone,
+        "decimal": decimal,
+        "non_negative": non_negative or None,
+        "monotone": monotone or None,
+        "store": store,
+        "name": name,
+        "late": late,
+        "gaps": gaps,
+        "whole_log": whole_log or None,
+    }
+    if budget is not None:
+        checked = check_budget(budget)
+        settings |= {part: getattr(checked, part) for part in BUDGET if hasattr(checked, part)}
+    run = CountRun.of(settings, "any")
+    try:
+        run.take(_as_polars(frame, run.tally.columns))
+        run.open()
+        for text, warning in found_before(run):
+            if warning:
+                warnings.warn(text, CountWarning, stacklevel=2)
+        run.ingest()
+        releases = pl.concat(run.frames(run.closed, everything=everything))
+        for text, warning in found_afterwards(run):
+            if warning:
+                warnings.warn(text, CountWarning, stacklevel=2)
+    finally:
+        run.close()
+    result: F = _like(frame, releases)
+    return result
+
+
+def _text(moment: Moment | None) -> str | None:
+    return moment.isoformat() if isinstance(moment, dt.date) else moment
+
+
+def _is_pandas(frame: object) -> bool:
+    return type(frame).__module__.partition(".")[0] == "pandas"
+
+
+def _as_polars(frame: Any, columns: list[str]) -> pl.DataFrame:
+    """Return these columns of a data frame, as far as they are there."""
+    if isinstance(frame, pl.LazyFrame):
+        frame = frame.collect()
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    if not _is_pandas(frame) or not hasattr(frame, "columns"):
+        raise InvalidArgument("frame", type(frame).__name__, "a data frame of Polars or pandas")
+    try:
+        present = [column for column in dict.fromkeys(columns) if column in frame.columns]
+        return pl.DataFrame(pl.from_pandas(frame[present or list(frame.columns)]))
+    except ModuleNotFoundError:
+        raise MissingExtra(extra="pandas", needs="pyarrow") from None
+
+
+def _like(frame: Any, releases: pl.DataFrame) -> Any:
+    """Return releases as a data frame of the same kind."""
+    return releases.to_pandas() if _is_pandas(frame) else releases
