@@ -740,15 +740,17 @@ class SourceDamaged(SourceError):
 
 
 class ColumnMissing(SourceError):
-    """A file of events has no such column."""
+    """A file of events has no such column; `remedy` says what to type if it is elsewhere."""
 
     source: str
     column: str
     columns: list[str]
+    remedy: str = ""
 
     def describe(self) -> str:
         columns = ", ".join(map(repr, self.columns))
-        return f"{self.source} has no column {self.column!r}; its columns are {columns}"
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        return f"{self.source} has no column {self.column!r}; its columns are {columns}{remedy}"
 
 
 class RowRefused(SourceError):

@@ -169,7 +169,7 @@ def test_bad_sheets(workbook):
     with pytest.raises(InvalidArgument, match=r"sheet must be one of the file's sheets \(Read me, Visits, Empty\)"):
         read(workbook, ["when"], sheet="4")
     with pytest.raises(
-        ColumnMissing, match="sheet 'Visits' has no column 'x'; its columns are 'when', 'amount', 'code'"
+        ColumnMissing, match=r"sheet 'Visits' has no column 'x'; its columns are 'when', 'amount', 'code'"
     ):
         read(workbook, ["x"], sheet="Visits")
     with pytest.raises(SourceDamaged, match="the header names the column 'code' more than once"):

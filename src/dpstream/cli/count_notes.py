@@ -38,6 +38,7 @@ class Notes:
         self._verbose = verbose
         self._console = Console(stderr=True, highlight=False)
         self.said = False
+        self._recognised: list[str] = []
 
     def note(self, text: str) -> None:
         """Print a note; --quiet silences it."""
@@ -49,8 +50,8 @@ class Notes:
         self._console.print(Text.assemble(("warning: ", "bold yellow"), text))
 
     def recognised(self, sentence: str) -> None:
-        """Print what was recognised in a file, in the words of the command line."""
-        self.note(words_in_options(sentence, OPTIONS))
+        """Keep what was recognised in a file, to be said once the file is found in order: an error is one line."""
+        self._recognised.append(words_in_options(sentence, OPTIONS))
 
     def before(self) -> None:
         """Say what is promised to whom, and what of the releases is not private."""
@@ -58,6 +59,8 @@ class Notes:
             return
         self.said = True
         run = self._run
+        for sentence in self._recognised:
+            self.note(sentence)
         if self._verbose:
             self.note(self._choice())
         self.note(self._promise())

@@ -50,7 +50,9 @@ def sheet_of(
         names = _header(content, chosen)
         if not names:
             raise SourceMissing(source=f"{name}, sheet {chosen!r}", reason="is empty, without even a header")
-        check_columns(f"{name}, sheet {chosen!r}", columns, names)
+        elsewhere = [f"sheet={other!r}" for other in sheets if other != chosen][:5]
+        remedy = f"other sheets: {', '.join(elsewhere)}" if elsewhere else ""
+        check_columns(f"{name}, sheet {chosen!r}", columns, names, remedy)
         for column in columns:
             if Counter(names)[column] > 1:
                 raise SourceDamaged(

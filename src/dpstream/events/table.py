@@ -34,8 +34,8 @@ class Table:
         return Table(self.frame.filter(kept), lambda row: where(int(rows[row])))
 
 
-def check_columns(source: str, columns: Sequence[str], present: list[str]) -> None:
+def check_columns(source: str, columns: Sequence[str], present: list[str], remedy: str = "") -> None:
     """Refuse a source that lacks one of these columns."""
     for column in columns:
         if column not in present:
-            raise ColumnMissing(source=source, column=column, columns=present)
+            raise ColumnMissing(source=source, column=column, columns=present, remedy=remedy)
