@@ -18,10 +18,11 @@ VALUES = {
     "noise": 2.5,
     "given": 7,
     "most": 5,
+    "missing": ["time", "end"],
 }
 NUMBERS = {"zeros", "ones", "holds", "horizon", "step", "steps", "limit", "pid", "position", "first", "following"}
 NUMBERS |= {"example", "times", "separation", "released"}
-NUMBERS |= {"capacity", "least", "known", "per_step"}
+NUMBERS |= {"capacity", "least", "known", "per_step", "rows"}
 
 
 def example(kind):

@@ -18,7 +18,10 @@ def test_the_page_is_what_is_printed(transcript, tmp_path, monkeypatch):
     # Every refusal is one line; the last two commands, the week and the day after, are not refused.
     blocks = printed.split("```console\n")[1:]
     refusals = [block for block in blocks if "[exit status 2]" in block]
-    assert all(block.split("\ndpstream count: ")[1].count("\n") == 3 for block in refusals)
+    for block in refusals:
+        command, said = block.split("\n[exit status 2]")[0].splitlines()[-2:]
+        assert command.startswith(("$ ", "    "))
+        assert said.startswith("dpstream count: ")
     assert blocks[-1] not in refusals
     assert blocks[-2] not in refusals
     # What the store holds is what happened.

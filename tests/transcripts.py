@@ -5,11 +5,11 @@ a shell would show.
 """
 
 import hashlib
-import itertools
 import os
 import shlex
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -182,11 +182,14 @@ TRANSCRIPTS = (
 
 @contextmanager
 def nothing_random(seed: str) -> Iterator[None]:
-    """Let the operating system's randomness be a fixed sequence: never outside of tests."""
-    number = itertools.count()
+    """Let the operating system's randomness be a fixed sequence for each function that asks: never outside of tests."""
+    asked: Counter[str] = Counter()
 
     def fixed(size: int) -> bytes:
-        return hashlib.shake_256(f"{seed} {next(number)}".encode()).digest(size)
+        code = sys._getframe(1).f_code
+        asked[code.co_qualname] += 1
+        text = f"{seed} {Path(code.co_filename).name} {code.co_qualname} {asked[code.co_qualname]}"
+        return hashlib.shake_256(text.encode()).digest(size)
 
     with mock.patch("os.urandom", fixed), mock.patch("secrets.token_bytes", fixed):
         yield
