@@ -402,6 +402,19 @@ def test_extending_a_stream(path):  # noqa: F811
     gone_on = count(log, "--store", path, "--name", "visits-2", "--through", "2026-02-02")
     assert gone_on.exit_code == 0, gone_on.stderr
     assert "2026-02-02" in gone_on.stdout
+    # One series to whoever reads it, by whichever name, with the error of both.
+    for name in ("visits", "visits-2"):
+        lines = invoke("releases", path, name, "--windows", "3d", "--json").output.splitlines()
+        rows = [json.loads(line) for line in lines]
+        assert [row["start"] for row in rows] == ["2026-01-30", "2026-01-31", "2026-02-01", "2026-02-02"]
+        with dp.Store(path) as store:
+            values = store.series_values("visits").tolist()
+            alone = [store.estimate(part, through=2) for part in ("visits", "visits-2")]
+        assert [row["value"] for row in rows] == values
+        assert rows[3]["last_3d"] == values[3] - values[0]
+        assert rows[3]["stddev"] == pytest.approx(np.hypot(alone[0].stddev, alone[1].stddev), rel=1e-4)
+        half = rows[3]["high"] - rows[3]["value"]
+        assert max(one.high - one.value for one in alone) < half < sum(one.high - one.value for one in alone) + 2
     # The same budget again, and streams that have nothing to do with it.
     with dp.Store(path) as store:
         store.counter("other", 10, dp.zcdp(0.5)).add(1)

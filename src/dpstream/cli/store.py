@@ -242,7 +242,8 @@ def releases_frame(
 
     asked = () if windows is None else windows_of(windows)
     frame = StoredStream(store, name).released().table(confidence=confidence, windows=asked)
-    if info.position is not None and "start" not in frame.columns:  # where the caller's numbers are all there is
+    alone = info.continues is None and info.continued_by is None
+    if info.position is not None and alone and "start" not in frame.columns:  # the caller's numbers are all there is
         position = (pl.col("step") + (info.position - info.t)).alias("position")
         frame = frame.select("step", position, pl.exclude("step"))
     return frame.filter(pl.col("step") > since)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dpstream.errors import InvalidArgument
 from dpstream.events.calendar import Calendar
 from dpstream.events.windows import Window
 from dpstream.release.change_errors import change_errors
-from dpstream.release.error_bars import error_bars
+from dpstream.release.series_errors import ErrorBars
 from dpstream.release.settings import StreamSettings
 
 __all__ = ["ReleaseTable", "significant"]
@@ -41,6 +42,8 @@ class ReleaseTable:
         Also the views `non_negative` (the released value, or 0 if that is less; also of each window) and `monotone`
         (the largest value released so far). They are computed from the releases, so they cost no budget, and a later
         release changes none of them. The error bars are those of the releases: these views have no exact ones.
+    errors
+        What computes the error bars, where they do not follow from the settings of one stream (`SeriesErrors`).
 
     Examples
     --------
@@ -62,10 +65,12 @@ class ReleaseTable:
         windows: Iterable[Window] = (),
         non_negative: bool = False,
         monotone: bool = False,
+        errors: ErrorBars | None = None,
     ) -> None:
         if len(settings.shape) > 1 or settings.lane != "exact":
             raise InvalidArgument("settings", settings, "those of a counter of single numbers or of categories")
-        self._settings, self._calendar, self._names = settings, calendar, names
+        self._calendar, self._names = calendar, names
+        self._errors = partial(change_errors, settings) if errors is None else errors
         self._confidence = check_probability("confidence", confidence)
         self._windows = tuple(windows)
         self._non_negative, self._monotone = non_negative, monotone
@@ -90,7 +95,7 @@ class ReleaseTable:
         if self._calendar is not None:
             self._calendar.lay_out(first + count)
             columns["start"] = self._calendar.shown(first, count)
-        stddev, off = error_bars(self._settings, first + 1, count, self._confidence) if count else _NO_BARS
+        stddev, off = self._errors(columns["step"], np.zeros_like(columns["step"]), self._confidence)
         numbers = {"value": values, **self._bars("", values, stddev, off)}
         if self._non_negative:
             numbers["non_negative"] = np.maximum(values, 0)
@@ -101,7 +106,7 @@ class ReleaseTable:
         for window in self._windows:
             since = window.since(self._calendar, first, count)
             change = self._change(known, values, since)
-            errors = change_errors(self._settings, columns["step"], since, self._confidence)
+            errors = self._errors(columns["step"], since, self._confidence)
             numbers |= {window.name: change, **self._bars(f"{window.name}_", change, *errors)}
             if self._non_negative:
                 numbers[f"{window.name}_non_negative"] = np.maximum(change, 0)
@@ -138,9 +143,6 @@ class ReleaseTable:
                 name: np.repeat(each, k) if each.ndim == 1 else each.reshape(-1) for name, each in numbers.items()
             }
         return frame.with_columns(pl.Series(name, each) for name, each in numbers.items())
-
-
-_NO_BARS = np.zeros(0), np.zeros(0, dtype=np.int64)
 
 
 def significant(stddev: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,12 +8,14 @@ from decimal import Decimal
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dpstream.events.amounts import AmountReader
 from dpstream.events.calendar import Calendar
 from dpstream.events.release_table import ReleaseTable
 from dpstream.events.windows import Window
+from dpstream.release.change_errors import change_errors
+from dpstream.release.series_errors import ErrorBars
 from dpstream.release.settings import StreamSettings
 
 __all__ = ["Released", "in_amounts"]
@@ -35,6 +37,8 @@ class Released:
         The categories, in order; () for single numbers.
     unit
         What a whole number stands for: 0.01 where cents are counted.
+    error_bars
+        What computes error bars, where they do not follow from the settings of one stream (`SeriesErrors`).
     """
 
     settings: StreamSettings
@@ -42,6 +46,15 @@ class Released:
     calendar: Calendar | None = None
     names: tuple[str, ...] = ()
     unit: Decimal = Decimal(1)
+    error_bars: ErrorBars | None = None
+
+    def errors(
+        self, t: ArrayLike, since: ArrayLike, confidence: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Return the standard deviation and half width of the changes from release since[i] to t[i]."""
+        if self.error_bars is not None:
+            return self.error_bars(t, since, confidence)
+        return change_errors(self.settings, t, since, confidence)
 
     @property
     def every(self) -> str | None:
@@ -50,7 +63,9 @@ class Released:
 
     def table(self, *, confidence: float = 0.95, windows: Iterable[Window] = ()) -> pl.DataFrame:
         """Return all releases with their error bars, and those of windows."""
-        table = ReleaseTable(self.settings, self.calendar, self.names, confidence=confidence, windows=windows)
+        table = ReleaseTable(
+            self.settings, self.calendar, self.names, confidence=confidence, windows=windows, errors=self.errors
+        )
         frame = table.rows(self.values)
         return in_amounts(
             frame, self.unit, [name for name in frame.columns if name not in ("step", "start", "category")]

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.errors import InvalidArgument, StreamUnknown
+from dpstream.errors import InvalidArgument
 from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.measure import OTHER
 from dpstream.events.release_table import ReleaseTable
 from dpstream.events.released import Released
 from dpstream.events.windows import Window
+from dpstream.release.series_errors import ErrorBars, SeriesErrors
 from dpstream.release.settings import StreamSettings
-from dpstream.store import Store, StreamInfo
+from dpstream.store import PublishedStore, Store
 
 __all__ = ["StoredStream"]
 
@@ -26,10 +27,17 @@ __all__ = ["StoredStream"]
 class StoredStream:
     """A counter that a store keeps, to look at: nothing here writes, and other processes may be writing.
 
+    With its predecessors and successors, if it has any: steps, releases and error bars are those of the whole series.
+
     Parameters
     ----------
     store, name
-        The store, and the stream's name in it.
+        The store, which may be opened without its key, and the name of a stream in it.
+
+    Attributes
+    ----------
+    parts, info
+        The streams of the series, oldest first, and the last of them.
 
     Raises
     ------
@@ -39,26 +47,32 @@ class StoredStream:
         If it is no counter of single numbers or of categories.
     """
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: Store | PublishedStore, name: str) -> None:
         self.name = name
         self._store = store
-        found = next((info for info in store.streams() if info.name == name), None)
-        if found is None:
-            raise StreamUnknown(name=name)
-        self.info: StreamInfo = found
+        self.parts = store.series(name)
+        found = self.info = self.parts[-1]
         if found.dtype != "int64" or len(found.shape) > 1:
             raise InvalidArgument("name", name, "a counter, of single numbers or of categories")
 
     @cached_property
     def settings(self) -> StreamSettings:
-        """The settings of the stream, with the mechanism that it was created with."""
-        return self._store.settings(self.name)
+        """The settings of the last stream, with the mechanism that it was created with."""
+        return self._store.settings(self.info.name)
+
+    @cached_property
+    def error_bars(self) -> ErrorBars | None:
+        """What computes error bars of a series of several streams; None for one, whose settings tell."""
+        if len(self.parts) == 1:
+            return None
+        settings = tuple(self._store.settings(part.name) for part in self.parts)
+        return SeriesErrors(settings, tuple(part.t for part in self.parts))
 
     @cached_property
     def source(self) -> dict[str, Any]:
         """What `dpstream count` wrote about what is counted; {} for a stream that it did not make."""
         try:
-            found = json.loads(self.info.source)
+            found = json.loads(self.parts[0].source)
         except ValueError:
             return {}
         return found if isinstance(found, dict) else {}
@@ -89,8 +103,7 @@ class StoredStream:
 
     def releases(self) -> NDArray[np.int64]:
         """Return all releases, one row for each step."""
-        rows = self._store.releases(self.name)
-        return np.array([row.value for row in rows], dtype=np.int64).reshape(len(rows), *self.info.shape)
+        return self._store.series_values(self.name)
 
     @property
     def unit(self) -> Decimal:
@@ -99,7 +112,7 @@ class StoredStream:
 
     def released(self) -> Released:
         """Return all releases with what they are of."""
-        return Released(self.settings, self.releases(), self.calendar, self.names, self.unit)
+        return Released(self.settings, self.releases(), self.calendar, self.names, self.unit, self.error_bars)
 
     def table(
         self,
@@ -118,4 +131,5 @@ class StoredStream:
             windows=windows,
             non_negative=non_negative,
             monotone=monotone,
+            errors=self.error_bars,
         )

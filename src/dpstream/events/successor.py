@@ -45,9 +45,10 @@ def extend_stream(
     stream = StoredStream(store, name)
     source = None
     if stream.calendar is not None:
-        stream.calendar.lay_out(stream.info.t + 1)
-        begin = stream.calendar.shown(stream.info.t, 1)[0].isoformat()
-        source = json.dumps(stream.source | {"start": begin}, ensure_ascii=False)
+        so_far = stream.info.steps_before + stream.info.t
+        stream.calendar.lay_out(so_far + 1)
+        begin = stream.calendar.shown(so_far, 1)[0].isoformat()
+        source = json.dumps(json.loads(stream.info.source) | {"start": begin}, ensure_ascii=False)
         if until is not None:
             zone = stream.source.get("time_zone")
             calendar = Calendar(stream.calendar.every, parse_moment("start", begin, zone))

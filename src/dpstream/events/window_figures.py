@@ -13,7 +13,6 @@ from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.release_table import significant
 from dpstream.events.released import Released, in_amounts
 from dpstream.events.windows import Window
-from dpstream.release.change_errors import change_errors
 
 __all__ = ["Spans", "figures_of", "spans_of", "window_figures"]
 
@@ -161,7 +160,7 @@ def figures_of(released: Released, spans: Spans, confidence: float = 0.95) -> pl
     values, (t, since, complete) = released.values, spans
     change = values[t - 1]
     change[since > 0] -= values[since[since > 0] - 1]
-    stddev, off = change_errors(released.settings, t, since, confidence)
+    stddev, off = released.errors(t, since, confidence)
     k = len(released.names) or 1
     off = np.repeat(off, k)
     calendar = released.calendar

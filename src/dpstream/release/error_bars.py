@@ -30,6 +30,7 @@ __all__ = [
     "error_bars",
     "estimate_from_releases",
     "float_change",
+    "gaussian_half_widths",
     "gaussian_quantile",
     "half_width",
     "release_stddev",
@@ -89,7 +90,7 @@ def error_bars(
         else:
             norms = mechanism.squared_row_norms(last)[first - 1 :]
         sigma = settings.scale * np.sqrt(norms)
-        return _rounded_gaussian_stddevs(sigma), _gaussian_half_widths(sigma, confidence)
+        return _rounded_gaussian_stddevs(sigma), gaussian_half_widths(sigma, confidence)
     laws = [settings.noise_at(t) for t in range(first, last + 1)]
     stddev = np.array([rounded_stddev(law) for law in laws])
     return stddev, np.array([half_width(law, confidence) for law in laws], dtype=np.int64)
@@ -178,7 +179,7 @@ def half_width(noise: RealNoise, confidence: float) -> int:
     0
     """
     if isinstance(noise, GaussianNoise):
-        return int(_gaussian_half_widths(np.array([noise.stddev]), confidence)[0])
+        return int(gaussian_half_widths(np.array([noise.stddev]), confidence)[0])
     miss = 1 - confidence
     low, high = -1, 0  # low is too small, high may be
     while noise.beyond(high + 0.5) > miss:
@@ -199,7 +200,7 @@ def gaussian_quantile(confidence: float) -> float:
     return float(-ndtri((1 - confidence) / 2))
 
 
-def _gaussian_half_widths(sigma: NDArray[np.float64], confidence: float) -> NDArray[np.int64]:
+def gaussian_half_widths(sigma: NDArray[np.float64], confidence: float) -> NDArray[np.int64]:
     """Return `half_width` of Gaussian noise, for many standard deviations at once."""
     from scipy.special import erfc
 
