@@ -1,6 +1,7 @@
 """`dpstream compare`: every mechanism is in the table, with the numbers of the library."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -95,8 +96,32 @@ def test_a_picture(tmp_path):
         path = tmp_path / name
         assert invoke("--horizon", "100", "--no-speed", "--plot", str(path), *options).exit_code == 0
         assert path.stat().st_size > 20_000
-    picture = (tmp_path / "std.svg").read_text()
-    assert all(name in picture for name in ("BalancedToeplitz", "SmoothBinary.paper", "Optimal"))  # as comments
+    picture = (tmp_path / "std.svg").read_text()  # which has its words as comments
+    assert all(name in picture for name in ("BalancedToeplitz", "Optimal"))
+    assert "mechanisms with the least error" in picture
+    assert "SmoothBinary.paper" not in picture
+
+
+def test_a_picture_of_chosen_mechanisms(tmp_path):
+    """All that are chosen, also those of large errors; errors that jump as what is largest nearby."""
+    path = tmp_path / "chosen.svg"
+    options = ("--mechanism", "Binary", "--mechanism", "SmoothBinary.paper", "--participation", "2x16")
+    assert invoke("--horizon", "100", "--no-speed", "--plot", str(path), "--rho", "1", *options).exit_code == 0
+    picture = path.read_text()
+    for words in ("Binary", "SmoothBinary.paper", "errors that jump", "at most 2 times a person", "100 releases"):
+        assert words in picture
+    assert "with the least error" not in picture
+
+
+def test_a_page_of_curves(tmp_path):
+    path = tmp_path / "chosen.html"
+    assert invoke("--horizon", "50", "--no-speed", "--plot", str(path), "--mechanism", "Binary").exit_code == 0
+    page = path.read_text()
+    assert page.count("<h1>") == 1
+    assert "<h1>Error over 50 releases</h1>" in page
+    assert 'download="curves.csv"' in page
+    assert re.search(r'aria-label="Error over 50 releases[^"]*Binary ends at', page)
+    assert not re.search(r"<script[^>]* src=|<link", page)
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):

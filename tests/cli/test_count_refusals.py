@@ -235,7 +235,7 @@ REFUSED = {
         (*USUAL, "--neighbours", "both"),
         "neighbours must be 'add-remove', 'replace' or 'replace-anywhere'",
     ),
-    "form": (GOOD, (*USUAL, "--as", "xml"), "--as must be one of csv, jsonl, parquet, table"),
+    "form": (GOOD, (*USUAL, "--as", "xml"), "--as must be one of csv, json, jsonl, parquet, table"),
     "follow a file": (GOOD, (*USUAL, "--follow"), "--follow must be for standard input and output"),
     "far away": (
         "when\n2026-01-01\n9990-01-01\n",

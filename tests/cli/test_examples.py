@@ -46,7 +46,9 @@ def prepared(tmp_path, monkeypatch):
     rows = [f"{day}T{i % 24:02}:15:00,{'north' if i % 3 else 'south'},p{i % 40}\n" for i, day in enumerate(days)]
     Path("visits.csv").write_text("when,ward,patient\n" + "".join(rows))
     with dp.Store("counts.db") as store:
-        visits = store.counter("visits", 365, dp.zcdp(0.5), mechanism=dp.mechanisms.SmoothBinary(365))
+        source = '{"time": "when", "every": "1d", "start": "2026-01-01"}'
+        smooth = dp.mechanisms.SmoothBinary(365)
+        visits = store.counter("visits", 365, dp.zcdp(0.5), mechanism=smooth, source=source)
         visits.extend([1, 0, 1] * 50, 0)
     return tmp_path
 

@@ -177,6 +177,26 @@ def test_a_picture(tmp_path, suffix, start):
     assert path.read_bytes().startswith(start)
 
 
+def test_the_planned_mechanism_is_drawn_boldly_and_all_settings_are_named(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("dpstream.cli.plan_run.save_curves", lambda figure, *_: drawn.append(figure))
+    asked = ("--horizon", "50", "--max-contributions", "3", "--bound", "2", "--categories", "4")
+    asked += ("--plot", str(tmp_path / "plan.png"))
+    assert invoke("--epsilon", "1", "--delta", "1e-6", *asked).exit_code == 0
+    assert invoke("--target-error", "20", "--delta", "1e-6", *asked).exit_code == 0
+    for figure in drawn:
+        (axes,) = figure.axes
+        planned, *others = [line for line in axes.get_lines() if len(line.get_xdata()) > 1]
+        assert planned.get_label() == "BalancedToeplitz (planned)"
+        assert planned.get_linestyle() == "-"
+        assert all(planned.get_linewidth() >= 2 * line.get_linewidth() for line in others)
+        assert all(planned.get_zorder() > line.get_zorder() for line in others)
+        title = axes.get_title(loc="left")
+        for words in ("50 releases", "a row adds at most 2", "at most 3 rows of one person", "4 categories"):
+            assert words in title
+    assert drawn[0].axes[0].get_title(loc="left").startswith("ε = 1, δ = 1e-06")
+
+
 def test_a_picture_of_many_steps_and_one_of_budgets(tmp_path):
     for name, options in (
         ("many", ["--rho", "0.5", "--horizon", "3000"]),

@@ -35,6 +35,7 @@ __all__ = [
 #: (or the Typer application NAME_app), which is imported when the command is used: together they take a second to load.
 COMMANDS = {
     "count": "Publish private running totals of the events in a log.",
+    "windows": "Tell what a stream counted in each day, week or month, with error bars.",
     "demo": "Make up a year of visits to a clinic and publish their running total.",
     "plan": "Say what accuracy a budget buys, with which mechanism; or what budget an accuracy costs.",
     "compare": "Compare all mechanisms at one horizon: error, sensitivity, draws, memory and speed.",

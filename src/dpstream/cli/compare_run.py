@@ -18,7 +18,7 @@ from dpstream.cli.compare_picture import variance_over_time
 from dpstream.cli.mechanism_speed import nanoseconds_a_release
 from dpstream.cli.output import narrow_table, progress_bar, say, show_table
 from dpstream.cli.own_mechanism import own_mechanism
-from dpstream.cli.pictures import check_picture, save_picture
+from dpstream.cli.pictures import check_picture, save_curves
 from dpstream.errors import DpstreamError, InvalidArgument
 from dpstream.mechanisms.banded import Banded
 from dpstream.mechanisms.banded_inverse import BandedInverse
@@ -111,7 +111,8 @@ def run_compare(
             taken = nanoseconds_a_release(list(made.values()), horizon)
             rows = [replace(row, nanoseconds=one) for row, one in zip(rows, taken, strict=True)]
         if plot is not None and law == "gaussian":
-            save_picture(variance_over_time(made, horizon, budget), plot, f"Error over {horizon:,} releases")
+            figure = variance_over_time(made, horizon, budget, question.participation, chosen=bool(mechanism))
+            save_curves(figure, plot, f"Error over {horizon:,} releases")
         if as_json:
             answer[law] = [asdict(row) for row in rows]
             answer[f"{law} left out"] = left_out

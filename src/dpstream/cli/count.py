@@ -244,19 +244,30 @@ def count(
         typer.Option(help="Write the releases to this .csv, .jsonl or .parquet file.", rich_help_panel=WRITE),
     ] = None,
     form: Annotated[
-        str | None, typer.Option("--as", help="Standard output as csv, jsonl, parquet or table.", rich_help_panel=WRITE)
+        str | None,
+        typer.Option("--as", help="Standard output as csv, json, jsonl, parquet or table.", rich_help_panel=WRITE),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Standard output as JSON lines.", rich_help_panel=WRITE)
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw the releases: .png, .svg, .pdf or .html.", rich_help_panel=WRITE)
+        Path | None,
+        typer.Option(
+            help="Draw what was counted in each day, week or month, with error bars, above the running total: .png,"
+            " .svg, .pdf, or .html with a table.",
+            rich_help_panel=WRITE,
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="What stands above the picture.", rich_help_panel=WRITE)] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(help="What is counted, in a word for the picture: visits.", rich_help_panel=WRITE),
     ] = None,
     compare_with_truth: Annotated[
         bool,
         typer.Option(
             "--compare-with-truth",
-            help="Draw the true totals as well. Never publish that picture.",
+            help="Draw the true figures as well. Never publish that picture.",
             rich_help_panel=WRITE,
         ),
     ] = False,

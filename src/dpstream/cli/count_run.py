@@ -13,12 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 import polars as pl
-import polars.selectors as cs
 import typer
 from rich.console import Console
 
 from dpstream.cli.app import FEW_STEPS_LEFT, FailedAfterRelease, Interrupted, closed_streams
-from dpstream.cli.budget_options import budget_in_words
 from dpstream.cli.count_notes import Notes
 from dpstream.cli.output import (
     Form,
@@ -30,7 +28,8 @@ from dpstream.cli.output import (
     reading_progress,
     write_rows,
 )
-from dpstream.cli.pictures import check_picture, draw_into, draw_releases
+from dpstream.cli.pictures import check_picture, write_releases
+from dpstream.cli.release_picture import ReleasePicture, window_to_draw
 from dpstream.cli.targets import NotWritten, Target, opened
 from dpstream.cli.whole_command import what_is_missing
 from dpstream.errors import DpstreamError, InvalidArgument, SettingsMissing, SourceMissing, TooManyPeople
@@ -61,6 +60,8 @@ class CountCommand:
     form: str | None = None
     as_json: bool = False
     plot: Path | None = None
+    title: str | None = None
+    label: str | None = None
     compare_with_truth: bool = False
     everything: bool = False
     warn_below: int | None = None
@@ -107,25 +108,18 @@ class CountCommand:
             notes.before()
             run.ingest()
             kept: list[pl.DataFrame] = []
-            frames = self._new(run, run.frames(run.closed, everything=self.everything or picture is not None), kept)
+            if picture is not None:
+                run.kept_values = []
+            frames = _keeping_last(run.frames(run.closed, everything=self.everything), kept)
             with _said_if_not_written(run, to_file=target is not None):
                 self._write(run, frames, kept, shape, target)
             if picture is not None:
                 with _said_if_not_written(run, to_file=False):
-                    _draw(run, pl.concat(kept), picture, notes, with_truth=self.compare_with_truth)
+                    write_releases(_picture(run, self, notes), picture)
             notes.after(self.report_dropped, self.output, self.plot)
             left = None if run.horizon is None else run.horizon - run.published
             if self.warn_below is not None and left is not None and left < self.warn_below:
                 raise typer.Exit(FEW_STEPS_LEFT)
-
-    def _new(self, run: CountRun, frames: Iterator[pl.DataFrame], kept: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-        """Pass on what is to be written: the releases of this run, or all; keep all for a picture, or the last."""
-        for frame in frames:
-            if self.plot is None:
-                kept[:-1] = []
-            kept.append(frame)
-            old = not self.everything and frame.height and frame["step"][-1] <= run.seen
-            yield frame.clear() if old else frame
 
     def _check(self) -> None:
         """Refuse options that do not go together."""
@@ -203,6 +197,14 @@ def _categories(values: str | None, values_file: Path | None) -> tuple[str, ...]
     return tuple(part.strip() for part in parts if part.strip())
 
 
+def _keeping_last(frames: Iterator[pl.DataFrame], kept: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """Pass tables on, and keep the last two."""
+    for frame in frames:
+        kept[:-1] = []
+        kept.append(frame)
+        yield frame
+
+
 def _print_last(run: CountRun, kept: list[pl.DataFrame], console: Console) -> None:
     if not run.published:
         console.print("No step has ended yet: nothing was released.")
@@ -219,21 +221,21 @@ def _print_last(run: CountRun, kept: list[pl.DataFrame], console: Console) -> No
     print_rows(shown, title, console)
 
 
-def _draw(run: CountRun, frame: pl.DataFrame, plot: Target, notes: Notes, *, with_truth: bool) -> None:
+def _picture(run: CountRun, command: CountCommand, notes: Notes) -> ReleasePicture:
+    """What is drawn: the windows that were asked for, or such that there are not too many, above the running total."""
     options = run.options
-    title = f"Running total, {budget_in_words(options.budget)}"
     truth = None
-    if with_truth:
-        notes.warn("the picture shows the true totals (--compare-with-truth): it must not be published.")
+    if command.compare_with_truth:
+        notes.warn("the picture shows the true figures (--compare-with-truth): it must not be published.")
         if run.store is not None:
             inputs = run.store.true_data.inputs(options.name, 1, run.published)
         else:
             inputs = run.tally.inputs(0, run.published)
-        sums = np.cumsum(inputs, axis=0) * float(options.measure.reader.unit)
-        names = options.measure.names
-        truth = {name: sums[:, i] for i, name in enumerate(names)} if names else {"": sums}
-    frame = frame.with_columns(cs.decimal().cast(pl.Float64))
-    draw_into(plot, draw_releases(frame, title, options.confidence, truth), title)
+        truth = np.cumsum(inputs, axis=0)
+    label = command.label or options.measure.value or (options.name if options.name != "count" else "rows")
+    released = run.released()
+    over = window_to_draw(released, options.windows)
+    return ReleasePicture(released, over, confidence=options.confidence, title=command.title, label=label, truth=truth)
 
 
 def _follow(run: CountRun, notes: Notes, form: str) -> None:

@@ -41,12 +41,19 @@ __all__ = [
     "reading_progress",
     "say",
     "show_table",
+    "shown_cell",
     "write_rows",
 ]
 
-Form = Literal["csv", "jsonl", "parquet", "table"]
-FORMS: dict[str, Form] = {"csv": "csv", "jsonl": "jsonl", "parquet": "parquet", "table": "table"}
-_SUFFIXES: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+Form = Literal["csv", "json", "jsonl", "parquet", "table"]
+FORMS: dict[str, Form] = {"csv": "csv", "json": "json", "jsonl": "jsonl", "parquet": "parquet", "table": "table"}
+_SUFFIXES: dict[str, Form] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
 
 
 # -- sentences and tables --------------------------------------------------------------------------------------------
@@ -148,7 +155,7 @@ def form_of(given: str | None, *, as_json: bool) -> Form:
     if given not in FORMS:
         raise InvalidArgument("--as", given, f"one of {', '.join(FORMS)}")
     if given == "parquet" and sys.stdout.isatty():
-        raise InvalidArgument("--as", given, "csv, jsonl or table on a terminal; or give --output")
+        raise InvalidArgument("--as", given, "csv, json, jsonl or table on a terminal; or give --output")
     return FORMS[given]
 
 
@@ -186,6 +193,10 @@ def _write(frames: Iterable[pl.DataFrame], form: Form, file: Any, header: bool) 
         pl.concat(frames).write_parquet(packed)
         file.write(packed.getbuffer())
         return
+    if form == "json":
+        whole = as_text(pl.concat(frames)).with_columns(cs.decimal().cast(pl.Float64))
+        file.write(whole.write_json().encode() + b"\n")
+        return
     for frame in frames:
         text = as_text(frame)
         if form == "csv":
@@ -215,7 +226,7 @@ def print_rows(frame: pl.DataFrame, title: str, console: Console) -> None:
     A window is one column with its error bar: 244 ±19. In a terminal that is still too narrow lines run over.
     """
     text = _windows_in_one_column(as_text(frame))
-    rows = {name: [_shown(cell) for cell in text[name]] for name in text.columns}
+    rows = {name: [shown_cell(cell) for cell in text[name]] for name in text.columns}
     widths = {name: max(map(len, [name, *cells])) for name, cells in rows.items()}
     views = tuple(name for name in widths if name.endswith("_non_negative"))
     for dropped in (views, ("stddev",), ("step",), ("low", "high")):
@@ -236,12 +247,15 @@ def _windows_in_one_column(frame: pl.DataFrame) -> pl.DataFrame:
 
     for name in [name for name in frame.columns if f"{name}_low" in frame.columns]:
         pairs = zip(frame[name], frame[f"{name}_high"], strict=True)
-        cells = pl.Series(name, [f"{_shown(value)} ±{_shown(high - value)}" for value, high in pairs], dtype=pl.String)
+        cells = pl.Series(
+            name, [f"{shown_cell(value)} ±{shown_cell(high - value)}" for value, high in pairs], dtype=pl.String
+        )
         frame = frame.with_columns(cells).drop(f"{name}_stddev", f"{name}_low", f"{name}_high")
     return frame
 
 
-def _shown(cell: object) -> str:
+def shown_cell(cell: object) -> str:
+    """Return a cell the way people write it: 1,234."""
     if isinstance(cell, float):
         return f"{cell:,.1f}"
     return f"{cell:,}" if isinstance(cell, (int, Decimal)) else str(cell)

@@ -13,8 +13,9 @@ from rich.table import Table
 from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget, noise_scale
 from dpstream.cli.budget_options import budget_in_words, budget_of
-from dpstream.cli.output import narrow_table, say, show_table
-from dpstream.cli.pictures import check_picture, error_over_budget, error_over_steps, save_picture
+from dpstream.cli.output import narrow_table, number, say, show_table
+from dpstream.cli.pictures import check_picture, save_curves
+from dpstream.cli.plan_picture import error_over_budget, error_over_steps
 from dpstream.errors import InvalidArgument
 from dpstream.release.error_bars import window_half_width
 from dpstream.release.least_budget import (
@@ -77,12 +78,13 @@ def run_plan(
         budget = least_budget(first, kind, target_error, **measured)
     found = ranked(horizon, budget, **wanted)
     if plot is not None:
-        figure = (
-            error_over_steps(found.mechanism, budget, **measured)
-            if target_error is None
-            else error_over_budget(found.mechanism, kind, budget, **measured)
-        )
-        save_picture(figure, plot, "What a budget buys")
+        asked = _settings_in_words(horizon, bound, max_contributions, categories, found.windows)
+        if target_error is None:
+            words = f"{budget_in_words(budget)}; {asked}"
+            figure = error_over_steps(found.mechanism, budget, words, **measured)
+        else:
+            figure = error_over_budget(found.mechanism, kind, budget, asked, **measured)
+        save_curves(figure, plot, "What a budget buys" if target_error is None else "What accuracy costs")
     error = largest_error(found.mechanism, budget, distance, steps, confidence)
     sentence = _sentence(budget, horizon, error, confidence)
     within = {
@@ -118,6 +120,19 @@ def run_plan(
     say(console, found.reason)
     for name, why in found.left_out.items():
         say(console, f"{name} is left out: {why.replace('optimal=True', '--optimal')}.")
+
+
+def _settings_in_words(
+    horizon: int | None, bound: int, max_contributions: int, categories: int | None, windows: tuple[int, ...]
+) -> str:
+    """Say everything that the errors depend on but the budget, in two lines."""
+    parts = [number(horizon or UNBOUNDED_STEPS, "release") + ("" if horizon else " of a stream without end")]
+    parts += [f"a row adds at most {bound:,}", f"at most {number(max_contributions, 'row')} of one person"]
+    if categories is not None:
+        parts.append(f"{categories:,} categor{'y' if categories == 1 else 'ies'}")
+    if windows:
+        parts.append(f"fitted to windows of {', '.join(map(str, windows))} steps")
+    return f"{parts[0]}\n{'; '.join(parts[1:])}"
 
 
 def _sentence(budget: Budget, horizon: int | None, error: int, confidence: float) -> str:

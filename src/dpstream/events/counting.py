@@ -33,6 +33,7 @@ from dpstream.events.last_step import last_step
 from dpstream.events.old_rows import OldRows, compare_with_recorded
 from dpstream.events.people import People
 from dpstream.events.release_table import ReleaseTable
+from dpstream.events.released import Released
 from dpstream.events.tables import STDIN, Table, tables
 from dpstream.events.tally import Order, RowTally, TimeTally
 from dpstream.events.timestamps import Timestamps
@@ -96,6 +97,8 @@ class CountRun:
         self.counter: Counter[Any] | DurableCounter | None = None
         self._fingerprints: ContributionLimit | None = None
         self._table: ReleaseTable | None = None
+        #: All releases, for whoever sets this to [] before the first: a picture shows them.
+        self.kept_values: list[NDArray[np.int64]] | None = None
         #: How many rows and steps the tally had when its steps were checked.
         self._checked = (0, 0)
         self.store = store or store_at(options.store)
@@ -485,8 +488,23 @@ class CountRun:
         if self._table is None:
             self._table = self._tables()
             if self.seen:
-                self._table.skip(self.recorded())
+                earlier = self.recorded()
+                self._table.skip(earlier)
+                self._keep(earlier)
+        self._keep(values)
         return self.options.measure.in_unit(self._table.rows(values))
+
+    def _keep(self, values: NDArray[np.int64]) -> None:
+        if self.kept_values is not None:
+            self.kept_values.append(values)
+
+    def released(self) -> Released:
+        """All releases, those of earlier runs too; `kept_values` must have been set to [] before the first."""
+        assert self.kept_values is not None  # noqa: S101
+        values = [np.zeros((0, *self.settings.shape), dtype=np.int64), *self.kept_values]
+        calendar = self.tally.calendar if isinstance(self.tally, TimeTally) else None
+        measure = self.options.measure
+        return Released(self.settings, np.concatenate(values), calendar, measure.names, measure.reader.unit)
 
     def _tables(self) -> ReleaseTable:
         options, tally = self.options, self.tally

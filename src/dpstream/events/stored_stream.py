@@ -106,6 +106,11 @@ class StoredStream:
         return self._store.series_values(self.name)
 
     @property
+    def label(self) -> str:
+        """What is counted, in a word: the column that is summed, or the stream's name."""
+        return str(self.source.get("value") or (self.name if self.name != "count" else "rows"))
+
+    @property
     def unit(self) -> Decimal:
         """What a whole number stands for: 0.01 where cents are counted."""
         return Decimal(self.source.get("unit") or 1)
