@@ -187,7 +187,11 @@ REFUSED = {
     "too many fields": (changed("bob,2", "bob,2,x"), USUAL, "line 3: 5 fields, but the header names 4"),
     "too few fields": (changed("bob,2", "bob"), USUAL, "line 3: 3 fields, but the header names 4"),
     "open quote": (changed("south", '"south'), USUAL, "line 3: a quote that is opened here never ends"),
-    "empty line": (changed("2026-01-03", "\n2026-01-03"), USUAL, "line 4: an empty line"),
+    "empty line": (
+        changed("2026-01-03", "\n2026-01-03"),
+        USUAL,
+        "line 4, column 'when': expected a timestamp of the form yyyy-mm-dd, got an empty cell; --missing skip leaves",
+    ),
     "not a log": (b"\x89PNG\r\n\x1a\n" + bytes(50), USUAL, "line 1: not UTF-8"),
     "no user": (changed("bob", ""), (*USUAL, *WHO), "line 3, column 'who': expected a user, got an empty cell"),
     "quoted no user": (changed("bob", '""'), (*USUAL, *WHO), "line 3, column 'who': expected a user, got ''"),

@@ -111,7 +111,7 @@ def test_what_is_no_separator(bad):
         FileOptions(delimiter=bad)
 
 
-@pytest.mark.parametrize("bad", ["", "utf-9", "base64", "rot13", "a b", "\0"])
+@pytest.mark.parametrize("bad", ["", "utf-9", "base64", "rot13", "a b", "\0", "undefined"])
 def test_what_is_no_encoding(bad):
     with pytest.raises(InvalidArgument, match="encoding must be an encoding such as utf-8, cp1252"):
         FileOptions(encoding=bad)

@@ -52,6 +52,8 @@ def clipped(*values):
     [
         (["12.50", "-3", " 7.1 ", "+0.05", ".5", "12.500", "2."], ".", [1250, -300, 710, 5, 50, 1250, 200]),
         (["12,50", "-3", "0,05"], ",", [1250, -300, 5]),
+        (["-1.100,50", "1,5", "0.100,00"], ",", [-110_050, 150, 10_000]),
+        (["1,100.50", "1.5"], ".", [110_050, 150]),
         ([28.47, 0.1 + 0.2, -200.0, 9.99], ".", [2847, 30, -20000, 999]),
         ([28.47, 3.0], ",", [2847, 300]),
         ([28, -3], ".", [2800, -300]),
@@ -59,7 +61,7 @@ def clipped(*values):
     ],
 )
 def test_amounts_become_whole_units(values, decimal, units):
-    assert cents(*values, decimal=decimal).units.tolist() == units
+    assert cents(*values, decimal=decimal, per_person="2000").units.tolist() == units
 
 
 def test_every_amount_of_two_decimals_is_read_exactly():
@@ -88,7 +90,10 @@ def test_units_other_than_powers_of_ten():
         ("12,5", ".", 1, "got '12,5'; for amounts such as 12,5, give decimal=',' and unit='0.01'"),
         ("12.50", ",", "0.01", "got '12.50'; for amounts such as 12.50, give decimal='.'"),
         ("1e2", ".", "0.01", "got '1e2'"),
-        ("1,234.50", ".", "0.01", "got '1,234.50'"),
+        ("1,234.50", ",", "0.01", "got '1,234.50'"),
+        ("1,23.50", ".", "0.01", "got '1,23.50'"),
+        ("1,100", ".", "0.01", "got '1,100'; for amounts such as 1,100, give decimal=','"),
+        ("1,234", ".", "0.01", "got '1,234'; for amounts such as 1,234, give decimal=',' and unit='0.001'"),
         ("12.5.0", ".", "0.01", "got '12.5.0'"),
         ("€ 12", ".", "0.01", "got '€ 12'"),
         (".", ".", "0.01", f"got '.'; {EMPTY}"),

@@ -33,8 +33,7 @@ def file(folder, content, name="log.csv"):
         ("log.csv", "a,b\n1,2\n1\n3,4\n", "line 3: 1 fields, but the header names 2"),
         ("log.csv", 'a,b\n1,"x\ny"\n1\n', "line 4: 1 fields, but the header names 2"),
         ("log.csv", 'a,b\n1,"x\ny"\n1,2,3\n', "line 4: 3 fields, but the header names 2"),
-        ("log.csv", "a,b\n1,2\n\n3,4\n", "line 3: an empty line"),
-        ("log.csv", "a\n1\n\n3\n", "line 3: an empty line"),
+        ("log.csv", "a,b\n1,2\n\n3\n", "line 4: 1 fields, but the header names 2"),
         ("log.csv", 'a,b\n1,5" pipe\n2,y\n', "line 2: a quote that is opened here never ends"),
         (
             "log.csv",
@@ -71,6 +70,26 @@ def test_bad_files(tmp_path, name, content, message):
     assert message in str(caught.value)
     assert str(tmp_path / name) in str(caught.value)
     assert isinstance(caught.value, (SourceMissing, SourceDamaged, ColumnMissing))
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ("a,b\n1,2\n\n3,4\n", ["1", None, "3"]),
+        ("a,b\n\n1,2\r\n\r\n\r\n3,4\n\n\n", [None, "1", None, None, "3"]),
+        ("a\n1\n\n3\n", ["1", None, "3"]),
+        ('a,b\n1,"x\n\ny"\n\n3,4\n', ["1", None, "3"]),
+    ],
+)
+def test_an_empty_line_is_a_row_of_empty_cells(tmp_path, content, rows):
+    """Whoever needs a cell refuses or skips it; where no cell is looked at, it cannot be told from a row."""
+    path = file(tmp_path, content)
+    (table,) = tables([str(path)], ["a"])
+    assert table.frame["a"].to_list() == rows
+    empty, line = rows.index(None), content.split("\n").index("", 1) + 1
+    assert table.where(empty) == f"{path}, line {line if 'x' not in content else 5}"
+    with pytest.raises(SourceDamaged, match="an empty line"):
+        read(path, [])
 
 
 def test_what_is_not_a_file(tmp_path):

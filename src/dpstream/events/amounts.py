@@ -57,6 +57,9 @@ class AmountReader:
         if text is None:
             return pl.Series([None] * column.len(), dtype=pl.Int64)
         fits = text.str.contains(self._exact)
+        if not fits.all():
+            text = self._ungrouped(text)
+            fits = text.str.contains(self._exact)
         if self.decimal != ".":
             text = text.str.replace(self.decimal, ".", literal=True)
         units = pl.lit(text.cast(pl.Decimal(38, self.places), strict=False).to_physical())
@@ -73,6 +76,19 @@ class AmountReader:
         digits = self.places
         fraction_alone = rf"|{mark}\d{{1,{digits}}}0*" if digits else ""
         return rf"^[+-]?(?:\d+(?:{mark}\d{{0,{digits}}}0*)?{fraction_alone})$"
+
+    def _ungrouped(self, text: pl.Series) -> pl.Series:
+        """Amounts such as 1,234.50 without the mark between thousands.
+
+        Only where there is a fraction as well: 1,234 alone may be a little more than one, with the decimal mark of
+        another country.
+        """
+        mark, group = self.decimal, "," if self.decimal == "." else "."
+        grouped = text.str.contains(rf"^[+-]?\d{{1,3}}(?:{re.escape(group)}\d{{3}})+{re.escape(mark)}\d+$")
+        if not grouped.any():
+            return text
+        plain = text.str.replace_all(group, "", literal=True)
+        return pl.select(pl.when(grouped).then(plain).otherwise(text)).to_series()
 
     def remedy(self, given: object) -> str:
         """Return what to type so that a value which is no multiple of the unit can be read; "" if nothing helps."""

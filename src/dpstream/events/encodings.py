@@ -50,6 +50,8 @@ def as_utf8(blocks: Iterator[bytes], source: str, codec: str | None, note: Calla
         except UnicodeDecodeError as error:
             line += error.object[: error.start].decode(codec, "replace").count("\n")
             raise SourceDamaged(where=f"{source}, line {line}", what=_not_of(codec, error)) from None
+        except UnicodeError as error:  # some of Python's rarer codecs say no more
+            raise SourceDamaged(where=f"{source}, from line {line}", what=f"not {codec} ({error})") from None
         line += text.count("\n")
         if text:
             yield text.encode("utf-8", "surrogatepass")

@@ -65,6 +65,8 @@ class FileOptions:
         if self.encoding is not None:
             try:
                 known = codecs.lookup(self.encoding)._is_text_encoding
+                decoder = codecs.getincrementaldecoder(self.encoding)()
+                known &= decoder.decode("a;1\n".encode(self.encoding), final=True) == "a;1\n"
             except (LookupError, ValueError):
                 known = False
             if not known:

@@ -139,7 +139,8 @@ def _records(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iter
         uneven = chunk.uneven(len(names))
         # Polars sees too many fields only if it reads all columns, and takes fields that are not there for empty ones.
         frame = _parsed(chunk, pl.read_csv, columns=None if uneven else list(columns) or [0], **options)
-        damage = chunk.damage() if uneven and frame[names[-1]].null_count() else None
+        odd = uneven and frame[names[-1]].null_count()
+        damage = chunk.damage(empty_lines=bool(columns)) if odd else None
         if damage is not None:
             raise damage
         yield Table(frame.select(columns or names[:1]), chunk.where)

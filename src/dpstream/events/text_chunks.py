@@ -85,8 +85,14 @@ class Chunk:
         """The place of a row, in words."""
         return f"{self.source}, line {self.line(row)}"
 
-    def damage(self) -> SourceDamaged | None:
-        """Why this cannot be parsed, if that can be found out."""
+    def damage(self, *, empty_lines: bool = True) -> SourceDamaged | None:
+        """Why this cannot be parsed, if that can be found out.
+
+        Parameters
+        ----------
+        empty_lines
+            Whether an empty line is a record whose cells are empty: of use only if somebody looks at a cell.
+        """
         text = self.text
         before = self.first_line - self.header.count(b"\n")
         try:
@@ -100,7 +106,7 @@ class Chunk:
             return None
         if b"\r" in self.header.rstrip(b"\r\n") and b'"' not in self.header:
             return self._damaged(before, "lines end in a carriage return alone; convert it first")
-        return self._ragged(decoded, before)
+        return self._ragged(decoded, before, empty_lines)
 
     def uneven(self, width: int) -> bool:
         """Whether records may differ from the header in their number of fields: a look at the bytes, no parsing."""
@@ -109,13 +115,13 @@ class Chunk:
             return True
         return width == 1 and (b"\n\n" in self.text or b"\n\r\n" in self.text)
 
-    def _ragged(self, text: str, before: int) -> SourceDamaged | None:
+    def _ragged(self, text: str, before: int, empty_lines: bool) -> SourceDamaged | None:
         records = self._records(text)
         try:
             with _fields_of_any_length():
                 width = len(next(records))
                 for record in records:
-                    if len(record) != width:
+                    if len(record) != width and (record or not empty_lines):
                         what = f"{len(record)} fields, but the header names {width}" if record else "an empty line"
                         return self._damaged(before + records.line_num - 1, what)
         except csv.Error as error:
