@@ -842,21 +842,24 @@ class ClockWentBack(ReleaseRefused):
 class AllRowsLate(ReleaseRefused):
     """Every row of the input is of a step that was released before."""
 
-    message = (
-        "all {rows:,} rows are of steps that were released before (up to that of {last}): is it an old file?"
-        " late='next' counts them in the next step, late='drop' leaves them out"
-    )
     rows: int
     last: str
+
+    def describe(self) -> str:
+        rows = "the only row is of a step" if self.rows == 1 else f"all {self.rows:,} rows are of steps"
+        return (
+            f"{rows} released before (up to that of {self.last}): is it an old file? late='next' counts late rows in"
+            " the next step, late='drop' leaves them out"
+        )
 
 
 class LooksLikeWholeLog(ReleaseRefused):
     """The input holds the rows of released steps again, as many as were counted or more."""
 
     message = (
-        "{rows:,} rows are of steps that were released before, and each step since that of {first} has as many as were"
-        " counted then: this looks like the whole log, but this stream takes new rows only, and would count them again."
-        " Give the new rows only; or late='drop' leaves old rows out; or late='next' counts them, if they are new"
+        "rows ({rows:,}) are of steps that were released before, and each step since that of {first} has as many as"
+        " were counted then: this looks like the whole log, but this stream takes new rows only, and would count them"
+        " again. Give new rows only; or late='drop' leaves old rows out; or late='next' counts them, if they are new"
     )
     rows: int
     first: str

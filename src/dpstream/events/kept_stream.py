@@ -31,7 +31,8 @@ def only_stream(store: Store) -> str:
     InvalidArgument
         If there are several.
     """
-    names = [info.name for info in store.streams() if info.kind == "counter" and not info.retired]
+    counters = [info for info in store.streams() if info.kind == "counter"]
+    names = [info.name for info in counters if not info.retired and info.continued_by is None]
     if len(names) > 1:
         raise InvalidArgument("name", None, f"given where there are several streams: {', '.join(names)}, or a new one")
     return names[0] if names else "count"
