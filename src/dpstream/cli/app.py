@@ -36,6 +36,7 @@ __all__ = [
 COMMANDS = {
     "count": "Publish private running totals of the events in a log.",
     "windows": "Tell what a stream counted in each day, week or month, with error bars.",
+    "init": "Look at a file of events, ask what is to be published, and write the settings for dpstream count.",
     "demo": "Make up a year of visits to a clinic and publish their running total.",
     "plan": "Say what accuracy a budget buys, with which mechanism; or what budget an accuracy costs.",
     "compare": "Compare all mechanisms at one horizon: error, sensitivity, draws, memory and speed.",

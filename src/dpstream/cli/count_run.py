@@ -74,8 +74,8 @@ class CountCommand:
         """Take the options that were given apart."""
         own = {field.name for field in fields(cls)}
         settings = {name: value for name, value in given.items() if name not in own}
-        values, values_file = settings.pop("categories", None), settings.pop("values_file", None)
-        if values is not None or values_file is not None:
+        values, values_file = settings.get("categories"), settings.pop("values_file", None)
+        if isinstance(values, str) or values_file is not None:  # a settings file gives a list
             settings["categories"] = _categories(values, values_file)
         return cls(settings, **{name: value for name, value in given.items() if name in own})
 
