@@ -563,9 +563,9 @@ class StreamHasOpenSteps(StoreError):
 
 
 class StreamContinued(StoreError):
-    """A second successor of a stream."""
+    """A step, or a second successor, of a stream that another one goes on with."""
 
-    message = "the stream {name!r} is continued by {by!r} already: go on with that one"
+    message = "the stream {name!r} is continued by {by!r}: go on with that one"
     name: str
     by: str
 

@@ -397,7 +397,7 @@ def test_extending_a_stream(path):  # noqa: F811
     assert "goes on with visits, after 2 steps" in shown
     assert "continued by visits-2" in " ".join(invoke("show", path, "visits").output.split())
     refused = invoke("extend", path, "visits", "--horizon", "5")
-    assert "the stream 'visits' is continued by 'visits-2' already" in refused.output
+    assert "the stream 'visits' is continued by 'visits-2'" in refused.output
     log.write_text("when\n2026-02-01\n2026-02-02\n")
     gone_on = count(log, "--store", path, "--name", "visits-2", "--through", "2026-02-02")
     assert gone_on.exit_code == 0, gone_on.stderr
@@ -455,6 +455,18 @@ def test_retire_asks(counts):
     assert "visits is retired after 4 releases." in invoke("retire", counts, "visits", "--yes").output
     assert "retired" in invoke("list", counts).output
     assert invoke("verify", counts).exit_code == 0
+
+
+def test_retiring_says_what_is_lost(path):  # noqa: F811
+    with dp.Store(path) as store:
+        store.counter("visits", 10, dp.zcdp(0.5)).ingest(1, [1, 2], through=2)
+        assert store.true_data.open_steps("visits").tallies[:3].tolist() == [1, 2, 0]
+    result = invoke("retire", path, "visits", input="n\n")
+    assert (
+        "visits has 0 releases. Rows that wait in its open steps are never released. End it for good?" in result.output
+    )
+    said = invoke("retire", path, "visits", "--yes").output
+    assert said == "visits is retired after 0 releases. Rows that wait in its open steps are never released.\n"
 
 
 def test_while_another_process_writes(path):  # noqa: F811

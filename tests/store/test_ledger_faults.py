@@ -90,7 +90,7 @@ def template():
 
 
 @settings(
-    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True
+    max_examples=EXAMPLES // 4, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True
 )
 @given(data=st.data())
 def test_flipped_bits(template, data):

@@ -34,9 +34,9 @@ def test_kills_between_ingesting_and_releasing(path):
     assert report.retries > kills / 2
 
 
-@pytest.mark.parametrize(("sabotage", "kills"), [("batch", 12), ("again", 4), ("people", 8)])
+@pytest.mark.parametrize(("sabotage", "kills"), [("batch", 6), ("again", 3), ("people", 4)])
 def test_the_driver_of_open_steps_can_fail(path, sabotage, kills):
     report = torture_ledger.torture(path.parent, kills=kills, seed=3, sabotage=sabotage)
     assert report.kills == kills
     assert report.doubled > 0, report
-    assert report.conflicts > 10 or sabotage == "people", report
+    assert report.conflicts > 0 or sabotage == "people", report

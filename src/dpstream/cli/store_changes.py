@@ -131,7 +131,9 @@ def retire(
     """
     with existing_store(file) as store:
         info = stream_named(store, name)
+        waiting = info.kind == "counter" and bool(store.true_data.open_steps(name).rows.any())
+        lost = " Rows that wait in its open steps are never released." if waiting else ""
         if not yes:
-            typer.confirm(f"{name} has {number(info.t, 'release')}. End it for good?", abort=True)
+            typer.confirm(f"{name} has {number(info.t, 'release')}.{lost} End it for good?", abort=True)
         store.retire(name)
-    say(Console(), f"{name} is retired after {number(info.t, 'release')}.")
+    say(Console(), f"{name} is retired after {number(info.t, 'release')}.{lost}")

@@ -79,8 +79,8 @@ class TrueData:
             pieces = [piece.inputs for piece in recover_inputs(self._files, row, settings, first, last)]
             return np.concatenate(pieces) if pieces else np.empty((0, *settings.shape), dtype=np.int64)
 
-    def open_steps(self, name: str, first: int, last: int) -> OpenSteps:
-        """Return what was ingested so far for the open steps from `first` to `last` of a counter.
+    def open_steps(self, name: str, first: int | None = None, last: int | None = None) -> OpenSteps:
+        """Return what was ingested so far for the open steps from `first` to `last` of a counter; all by default.
 
         Their tallies, int64 of shape (last - first + 1, *shape), and how many rows each had.
 
@@ -98,10 +98,12 @@ class TrueData:
             row = read_stream(self._files.database, self._files.seals, name)
             if row.settings["lane"] != "exact":
                 raise InvalidArgument("name", name, "that of a counter: a running sum has no open steps")
-            first, last = check_whole("first", first), check_whole("last", last, least=first - 1)
-            if first <= row.t:
+            begin = row.t + 1 if first is None else check_whole("first", first)
+            if begin <= row.t:
                 raise InvalidArgument("first", first, f"at least {row.t + 1}, the first open step of {name!r}")
-            return read_open_steps(self._files.database, self._files.seals.stream(row.tag), row, first, last)
+            if last is not None:
+                last = check_whole("last", last, least=begin - 1)
+            return read_open_steps(self._files.database, self._files.seals.stream(row.tag), row, begin, last)
 
 
 def recover_inputs(

@@ -46,7 +46,7 @@ from dpstream.store.published import compare_published, is_published, published_
 from dpstream.store.recovered_inputs import TrueData, joined_batches
 from dpstream.store.settings import check_name, check_rows_per_person, check_settings, check_source, settings_from_row
 from dpstream.store.store_files import open_store_files
-from dpstream.store.successor import carried, end_stream, series_of, start_successor, stream_infos
+from dpstream.store.successor import carried, check_not_continued, end_stream, series_of, start_successor, stream_infos
 from dpstream.store.tables import (
     Release,
     StreamInfo,
@@ -315,6 +315,8 @@ class Store:
         def open_row(connection: sqlite3.Connection) -> StreamRow:
             row = find_stream(files.database, files.seals, name)
             if row is not None:
+                if row.retired:
+                    check_not_continued(files, name)
                 check_settings(name, row.settings, settings, str(self.path))
                 return self._with_room(connection, row, people)
             self._check_limit(name, settings)

@@ -35,7 +35,7 @@ from dpstream.store.tables import (
 )
 from dpstream.store.witness import Record
 
-__all__ = ["carried", "end_stream", "next_name", "series_of", "start_successor", "stream_infos"]
+__all__ = ["carried", "check_not_continued", "end_stream", "next_name", "series_of", "start_successor", "stream_infos"]
 
 
 # -- the series -------------------------------------------------------------------------------------------------------
@@ -86,6 +86,15 @@ def next_name(row: StreamRow, taken: set[str]) -> str:
     return check_name(f"{stem}-{number}")
 
 
+def check_not_continued(files: StoreFiles, name: str) -> list[StreamInfo]:
+    """Return all streams; refuse the name of one that has a successor."""
+    infos = stream_infos(read_all_streams(files.database, files.seals), str(files.database.path))
+    for info in infos:
+        if info.name == name and info.continued_by is not None:
+            raise StreamContinued(name=name, by=info.continued_by)
+    return infos
+
+
 def start_successor(
     files: StoreFiles,
     name: str,
@@ -100,10 +109,7 @@ def start_successor(
     try:
         with files.database.atomic() as connection:
             row = read_stream(files.database, files.seals, name)
-            others = stream_infos(read_all_streams(files.database, files.seals), str(files.database.path))
-            by = next(info.continued_by for info in others if info.name == name)
-            if by is not None:
-                raise StreamContinued(name=name, by=by)
+            others = check_not_continued(files, name)
             slot, record = lock(files.witness, files.seals, row)
             if not row.retired:
                 check_age(row, record)
