@@ -87,7 +87,16 @@ def example_or_heavy(example):
     return pytest.param(example, marks=pytest.mark.heavy) if "paper --quick" in example else example
 
 
-@pytest.mark.parametrize("example", [example_or_heavy(example) for found in EXAMPLES.values() for example in found])
+#: A server runs until it is stopped: tests/serve has it.
+SINGLE_EXAMPLES = [
+    example_or_heavy(example)
+    for found in EXAMPLES.values()
+    for example in found
+    if not example.startswith("dpstream serve")
+]
+
+
+@pytest.mark.parametrize("example", SINGLE_EXAMPLES)
 def test_examples_work(prepared, example):
     result = CliRunner().invoke(app, shlex.split(example)[1:], catch_exceptions=False)
     assert result.exit_code == 0, result.output

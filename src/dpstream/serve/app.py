@@ -1,0 +1,213 @@
+"""The web application: pages, downloads, the API and live events of one store, read without its key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from dpstream.errors import DpstreamError, InvalidArgument, StoreError, StreamUnknown
+from dpstream.serve.answers import Content, StrictHeaders, answer
+from dpstream.serve.downloads import MEDIA_TYPES, as_file, stream_summary
+from dpstream.serve.figures import Figures
+from dpstream.serve.live import LiveReleases
+from dpstream.serve.metrics import MEDIA_TYPE, metrics_text
+from dpstream.serve.openapi import openapi_document
+from dpstream.serve.pages import error_page, overview_page, stream_page
+from dpstream.serve.static_files import static_file
+
+__all__ = ["make_app"]
+
+HTML = "text/html; charset=utf-8"
+
+
+def make_app(path: str | Path, *, most_live: int = 2000) -> Starlette:
+    """Return the application that shows the store at a path.
+
+    Parameters
+    ----------
+    path
+        The store's database. Neither its key nor its witness is read, and nothing is written.
+    most_live
+        How many connections may wait for new releases.
+
+    Guarantee
+    ---------
+    Whatever is asked, the answer is a function of what `PublishedStore` reads: releases, and settings, which are
+    public.
+
+    Raises
+    ------
+    NotAStore
+        If there is no store.
+    """
+    return _Site(Figures(path), most_live).app()
+
+
+class _Site:
+    """The answers to all requests."""
+
+    def __init__(self, figures: Figures, most_live: int) -> None:
+        self._figures = figures
+        self._live = LiveReleases(figures, most_live)
+
+    def app(self) -> Starlette:
+        """Return what serves them."""
+        routes = [
+            Route("/", self._overview),
+            Route("/index.html", self._overview),
+            Route("/streams/{file}", self._stream_file),
+            Route("/static/{file}", _static),
+            Route("/favicon.ico", _no_content),
+            Route("/api", _to_document),
+            Route("/api/openapi.json", self._document),
+            Route("/api/streams", self._list),
+            Route("/api/events-stream", self._all_events),
+            Route("/api/streams/{name:path}/releases", self._releases),
+            Route("/api/streams/{name:path}/events-stream", self._events),
+            Route("/metrics", self._metrics),
+            Route("/healthz", self._health),
+        ]
+        handlers = {DpstreamError: _refused, HTTPException: _http_error, Exception: _broken}
+        return Starlette(routes=routes, middleware=[Middleware(StrictHeaders)], exception_handlers=handlers)  # type: ignore[arg-type]
+
+    async def _kept(self, name: str, make: Callable[[], Content]) -> Content:
+        found = self._figures.at_hand(name)
+        return found if isinstance(found, Content) else await run_in_threadpool(self._figures.kept, name, make)
+
+    # -- pages --------------------------------------------------------------------------------------------------------
+
+    async def _overview(self, request: Request) -> Response:
+        made = await self._kept("/", lambda: Content.of(overview_page(self._figures.streams(), live=True), HTML))
+        return answer(request, made)
+
+    async def _stream_file(self, request: Request) -> Response:
+        file = request.path_params["file"]
+        slug, _, form = file.rpartition(".")
+        if form != "html" and form not in MEDIA_TYPES:
+            raise HTTPException(404)
+
+        def make() -> Content:
+            stream = self._figures.stream_of(slug)
+            if form == "html":
+                return Content.of(stream_page(stream, live=True), HTML)
+            return Content.of(as_file(stream, stream.table, form), MEDIA_TYPES[form])
+
+        return answer(request, await self._kept(f"/streams/{file}", make))
+
+    # -- the API ------------------------------------------------------------------------------------------------------
+
+    async def _document(self, request: Request) -> Response:
+        return answer(request, Content.of(json.dumps(openapi_document()).encode(), "application/json"))
+
+    async def _list(self, request: Request) -> Response:
+        def make() -> Content:
+            found = {"streams": [stream_summary(stream) for stream in self._figures.streams()]}
+            return Content.of(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"), "application/json")
+
+        return answer(request, await self._kept("/api/streams", make))
+
+    async def _releases(self, request: Request) -> Response:
+        name, query = request.path_params["name"], request.query_params
+        accepts = "csv" if "text/csv" in request.headers.get("accept", "") else "json"
+        form = query.get("format", accepts)
+        if form not in MEDIA_TYPES:
+            raise InvalidArgument("format", form[:100], "csv, json or parquet")
+
+        def make() -> Content:
+            stream = self._figures.stream(name)
+            frame = stream.between(query.get("from"), query.get("to"))
+            return Content.of(as_file(stream, frame, form), MEDIA_TYPES[form])
+
+        if "from" in query or "to" in query:  # as many as clients can think of, so they are not kept
+            made = await run_in_threadpool(make)
+        else:
+            await run_in_threadpool(self._figures.stream, name)
+            made = await self._kept(f"/api/releases/{form}/{name}", make)
+        return answer(request, made, vary="Accept")
+
+    async def _metrics(self, request: Request) -> Response:
+        made = await self._kept("/metrics", lambda: Content.of(metrics_text(self._figures.streams()), MEDIA_TYPE))
+        return answer(request, made)
+
+    async def _health(self, request: Request) -> Response:
+        await run_in_threadpool(self._figures.streams)
+        return Response("ok\n", media_type="text/plain", headers={"cache-control": "no-store"})
+
+    # -- live ---------------------------------------------------------------------------------------------------------
+
+    async def _events(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        stream = await run_in_threadpool(self._figures.stream, name)
+        return self._streaming(request, lambda after: self._live.of_stream(name, after), stream.t)
+
+    async def _all_events(self, request: Request) -> Response:
+        streams = await run_in_threadpool(self._figures.streams)
+        return self._streaming(request, self._live.of_all, sum(stream.t for stream in streams))
+
+    def _streaming(self, request: Request, follow: Callable[[int], object], now: int) -> Response:
+        given = request.headers.get("last-event-id") or request.query_params.get("after") or str(now)
+        if not given.isdecimal() or len(given) > 18:
+            raise InvalidArgument("after", given[:100], "the number of a step")
+        if self._live.full:
+            raise HTTPException(503, "there are too many live connections; the page works without one")
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(follow(int(given)), media_type="text/event-stream", headers=headers)  # type: ignore[arg-type]
+
+
+# -- small answers --------------------------------------------------------------------------------------------------
+
+
+async def _static(request: Request) -> Response:
+    packed = "gzip" in request.headers.get("accept-encoding", "")
+    found = await run_in_threadpool(static_file, request.path_params["file"], packed)
+    if found is None:
+        raise HTTPException(404)
+    encoding = {"content_encoding": "gzip"} if packed else {}
+    return answer(request, Content.of(*found), vary="Accept-Encoding", **encoding)
+
+
+async def _no_content(_: Request) -> Response:
+    return Response(status_code=204)
+
+
+async def _to_document(_: Request) -> Response:
+    return RedirectResponse("/api/openapi.json")
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+async def _refused(request: Request, error: DpstreamError) -> Response:
+    if isinstance(error, StreamUnknown):
+        return _problem(request, 404, "StreamUnknown", "there is no such stream; /api/streams lists them")
+    if isinstance(error, StoreError):  # whose words name files of this machine
+        return _problem(request, 503, type(error).__name__, "the store cannot be read now; try again")
+    if isinstance(error, InvalidArgument):
+        return _problem(request, 400, type(error).__name__, str(error))
+    return _problem(request, 500, type(error).__name__, "the server cannot answer this; its log says why")
+
+
+async def _http_error(request: Request, error: HTTPException) -> Response:
+    message = "there is nothing at this address" if error.status_code == 404 else error.detail
+    return _problem(request, error.status_code, "HTTPError", message, error.headers)
+
+
+async def _broken(request: Request, _: Exception) -> Response:
+    return _problem(request, 500, "Error", "the server cannot answer this; its log says why")
+
+
+def _problem(request: Request, status: int, kind: str, message: str, headers: object = None) -> Response:
+    more = dict(headers) if isinstance(headers, dict) else {}
+    more["cache-control"] = "no-store"
+    if request.url.path.startswith(("/api", "/metrics", "/healthz")):
+        return JSONResponse({"error": kind, "message": message}, status, headers=more)
+    return Response(error_page(status, message), status, media_type=HTML, headers=more)

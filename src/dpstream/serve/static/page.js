@@ -1,0 +1,95 @@
+// Adds to a page that is whole without it: charts that can be zoomed, a search, and new releases as they are made.
+"use strict";
+(() => {
+  const plotly = document.currentScript.dataset.plotly;
+  let loading = null;
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  function load() {
+    loading ??= new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = plotly;
+      script.onload = resolve;
+      script.onerror = reject;
+      document.head.append(script);
+    });
+    return loading;
+  }
+
+  function traces(data) {
+    if (data.kind === "bars") {
+      const above = data.high.map((high, i) => high - data.value[i]);
+      const below = data.low.map((low, i) => data.value[i] - low);
+      const bands = { type: "data", symmetric: false, array: above, arrayminus: below, color: colour("--whisker"), thickness: 1.6, width: 3 };
+      return [{ type: "bar", x: data.x, y: data.value, error_y: bands, marker: { color: colour("--bar") }, hovertemplate: "%{x}: %{y:,} ±%{error_y.array:,}<extra></extra>" }];
+    }
+    const band = { x: data.x, mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
+    return [
+      { ...band, y: data.low },
+      { ...band, y: data.high, fill: "tonexty", fillcolor: colour("--band") },
+      { x: data.x, y: data.value, mode: "lines", line: { color: colour("--accent"), width: 2 }, customdata: data.high.map((high, i) => high - data.value[i]), hovertemplate: "%{x}: %{y:,} ±%{customdata:,}<extra></extra>" },
+    ];
+  }
+
+  function draw(figure) {
+    const data = JSON.parse(figure.dataset.chart);
+    let place = figure.querySelector(".chart");
+    if (!place) {
+      place = document.createElement("div");
+      place.className = "chart";
+      place.setAttribute("aria-hidden", "true"); // the caption and the table say the same
+      figure.append(place);
+    }
+    const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--soft"), automargin: true };
+    const shown = data.kind === "bars" && data.x.length > 62 && isNaN(data.x[0]) ? { range: [data.x[data.x.length - 62], data.x[data.x.length - 1]] } : {};
+    const layout = { margin: { l: 50, r: 10, t: 10, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("--ink") }, showlegend: false, xaxis: { ...axis, ...shown }, yaxis: axis };
+    return window.Plotly.react(place, traces(data), layout, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] }).then(() => figure.classList.add("drawn"));
+  }
+
+  function enhance() {
+    const figures = [...document.querySelectorAll("figure[data-chart]")];
+    const find = document.getElementById("find");
+    if (find) {
+      find.closest("p").hidden = false;
+      find.addEventListener("input", () => {
+        for (const figure of document.querySelectorAll("figure[data-name]")) {
+          figure.hidden = !figure.dataset.name.toLowerCase().includes(find.value.toLowerCase());
+        }
+      });
+    }
+    if (figures.length) {
+      load().then(() => Promise.all(figures.map(draw))).catch(() => {}); // the pictures of the server stay
+    }
+  }
+
+  async function refresh(step) {
+    const answer = await fetch(location.href, { cache: "no-cache" });
+    if (!answer.ok) return;
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const typed = document.getElementById("find")?.value ?? "";
+    document.getElementById("content").replaceWith(fresh.getElementById("content"));
+    enhance();
+    const find = document.getElementById("find");
+    if (find && typed) {
+      find.value = typed;
+      find.dispatchEvent(new Event("input"));
+    }
+    document.getElementById("news").textContent = `New: step ${step}.`;
+    document.body.dataset.step = step;
+  }
+
+  enhance();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", enhance);
+  const events = document.body.dataset.events;
+  if (events) {
+    let waiting = null;
+    const source = new EventSource(events);
+    source.addEventListener("release", (event) => {
+      clearTimeout(waiting); // several steps that close together are one change
+      waiting = setTimeout(() => refresh(event.lastEventId), 50);
+    });
+    source.addEventListener("open", () => { document.body.dataset.connected = "yes"; });
+    source.addEventListener("error", () => { document.body.dataset.connected = "no"; });
+  }
+})();
