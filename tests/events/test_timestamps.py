@@ -195,7 +195,7 @@ def test_forms_in_either_spelling(spelled, text, moment):
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "iso", "day/month", "%d/%m", "dd/mm", "hh:mm", "%Q", "%", "yyyy", "dd/mm/yyyy hh:qq"]
+    "bad", ["", "iso", "day/month", "%d/%m", "dd/mm", "hh:mm", "%Q", "%", "yyyy", "dd/mm/yyyy hh:qq", "%d/%m/%Y %f"]
 )
 def test_what_is_no_form(bad):
     with pytest.raises(

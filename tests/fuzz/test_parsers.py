@@ -4,9 +4,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from dpstream.events.row_rules import RowFilter
 from dpstream.noise import saved_state
 
 from . import targets
+from .file_target import any_file
 from .store_target import DamagedStore
 
 #: Two bytes that say where, and one that says what; most of a store is empty, so more of them hit its beginning.
@@ -42,6 +44,19 @@ def store():
 def test_a_damaged_store_is_refused_or_as_good_as_new(store, data):
     store(data)
     store(b"\1" + data[1:])
+
+
+@given(data=st.lists(edits, max_size=5).flatmap(lambda parts: st.binary(min_size=1, max_size=1).map(
+    lambda choice: b"".join([choice, *parts]))))  # fmt: skip
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_file_is_counted_or_refused(data):
+    any_file(data)
+
+
+def test_a_lost_row_is_noticed(monkeypatch):
+    monkeypatch.setattr(RowFilter, "apply", lambda self, table: table.filter(table.frame["n"] == "1"))
+    with pytest.raises(AssertionError, match="a row was neither counted nor said to be left out"):
+        any_file(b"\0")
 
 
 def test_a_parser_without_a_seal_is_noticed(monkeypatch):

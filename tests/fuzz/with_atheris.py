@@ -8,14 +8,15 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["dpstream.noise.saved_state", "dpstream.store"]):
+with atheris.instrument_imports(include=["dpstream.noise.saved_state", "dpstream.store", "dpstream.events"]):
+    from tests.fuzz.file_target import any_file
     from tests.fuzz.store_target import DamagedStore
     from tests.fuzz.targets import TARGETS
 
 
 def main() -> None:
     store = DamagedStore()
-    targets = (*TARGETS, store)
+    targets = (*TARGETS, store, any_file)
 
     def one_input(data: bytes) -> None:
         """The first byte chooses the target."""
