@@ -22,7 +22,7 @@ VALUES = {
 }
 NUMBERS = {"zeros", "ones", "holds", "horizon", "step", "steps", "limit", "pid", "position", "first", "following"}
 NUMBERS |= {"example", "times", "separation", "released"}
-NUMBERS |= {"capacity", "least", "known", "per_step", "rows"}
+NUMBERS |= {"capacity", "least", "known", "per_step", "rows", "room"}
 
 
 def example(kind):

@@ -24,6 +24,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · SettingsMissing, SettingsUnreadable, SettingUnknown
     · ReleaseRefused
       · ThroughTooEarly, ClockWentBack, AllRowsLate, LooksLikeWholeLog, StepsWithoutRows, StreamEnded
+      · RowsTooFarAhead
     · MissingExtra
 
     FitNotConverged and CountWarning are warnings: the result can be used, and something about it should be known.
@@ -870,6 +871,18 @@ class StepsWithoutRows(ReleaseRefused):
 
     message = "no rows for {steps}: gaps='warn' releases such steps as they are"
     steps: str
+
+
+class RowsTooFarAhead(ReleaseRefused):
+    """There are rows of steps further ahead than a store keeps open."""
+
+    message = (
+        "there are rows of {step}, but rows wait in the store for {room:,} steps at most after the last that is"
+        " released (that of {last}): is a date wrong? Otherwise give them later, or release through a later date"
+    )
+    step: str
+    last: str
+    room: int
 
 
 class StreamEnded(ReleaseRefused):

@@ -157,6 +157,26 @@ def test_a_step_that_adds_nothing_is_no_gap(folder, more):  # noqa: F811
     assert "no rows for 2026-01-03: released" in " ".join(result.stderr.split())
 
 
+def test_rows_far_ahead_are_refused_before_anything_is_written(folder):  # noqa: F811
+    (folder / "log.csv").write_text("when\n2026-01-01\n2029-01-01\n")
+    begin = ("--time", "when", "--from", "2026-01-01", "--unbounded", *EXACT, "--store", folder / "s.db")
+    refused(
+        count(folder / "log.csv", *begin, "--through", "2026-01-02"),
+        "there are rows of 2029-01-01, but rows wait in the store for 400 steps at most after the last that is released"
+        " (that of 2026-01-02): is a date wrong?",
+    )
+    assert not (folder / "s.db").exists()
+    assert count(folder / "log.csv", *begin, "--through", "2027-11-28").exit_code == 0
+
+
+def test_a_stream_of_files_cannot_be_followed(stream):
+    result = count("--follow", "--store", stream.store, input="when\n2026-01-03\n2026-01-04\n")
+    refused(
+        result, "the stream 'count' was begun with files, whose rows wait in open steps until they are released: it"
+    )
+    untouched(stream)
+
+
 # -- the same file again ------------------------------------------------------------------------------------------
 
 

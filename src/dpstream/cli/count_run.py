@@ -32,7 +32,14 @@ from dpstream.cli.pictures import check_picture, write_releases
 from dpstream.cli.release_picture import ReleasePicture, window_to_draw
 from dpstream.cli.targets import NotWritten, Target, opened
 from dpstream.cli.whole_command import what_is_missing
-from dpstream.errors import DpstreamError, InvalidArgument, SettingsMissing, SourceMissing, TooManyPeople
+from dpstream.errors import (
+    DpstreamError,
+    InvalidArgument,
+    SettingsMissing,
+    SourceMissing,
+    StreamHasOpenSteps,
+    TooManyPeople,
+)
 from dpstream.events.counting import CountRun
 from dpstream.events.last_step import steps_ended
 from dpstream.events.tables import STDIN, tables
@@ -157,6 +164,11 @@ class CountCommand:
         except SettingsMissing as error:  # of a stream that is not in the store
             given = {"files": self.files, **self.settings}
             raise DpstreamError(what_is_missing(error.missing, given)) from None
+        except StreamHasOpenSteps as error:
+            raise DpstreamError(
+                f"the stream {error.name!r} was begun with files, whose rows wait in open steps until they are"
+                " released: it cannot go on with --follow. Give files, or another --name"
+            ) from None
 
     def _write(
         self,
@@ -336,6 +348,9 @@ def _how_to_go_on(run: CountRun) -> str:
     store, tally = run.options.store, run.tally
     if not released:
         return "Nothing was released and no budget is spent: run the same command again."
+    if run.in_ledger:
+        are = "is" if run.published == 1 else "are"
+        return f"{number(run.published, 'step')} {are} safe in {store}. Run the same command again to go on."
     were = "was" if released == 1 else "were"
     if store is None:
         return f"{number(released, 'step')} {were} released, without a --store to go on from."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dpstream.errors import ColumnMissing, HorizonExceeded, InputOutOfBound, InvalidArgument, SourceDamaged
+from dpstream.errors import HorizonExceeded, InvalidArgument, StreamHasOpenSteps
 from dpstream.events.before_release import check_before_release
 from dpstream.events.calendar import Calendar, parse_moment
-from dpstream.events.content_digest import RowDigest, file_digest
 from dpstream.events.count_options import CountOptions
 from dpstream.events.count_settings import continued
+from dpstream.events.intake import Intake
 from dpstream.events.kept_stream import (
     check_same,
     fixed,
@@ -34,7 +33,7 @@ from dpstream.events.old_rows import OldRows, compare_with_recorded
 from dpstream.events.people import People
 from dpstream.events.release_table import ReleaseTable
 from dpstream.events.released import Released
-from dpstream.events.tables import STDIN, Table, tables
+from dpstream.events.step_sizes import check_parts, check_steps, said_by_steps
 from dpstream.events.tally import Order, RowTally, TimeTally
 from dpstream.events.timestamps import Timestamps
 from dpstream.events.windows import fitting_lengths
@@ -44,6 +43,7 @@ from dpstream.release.counter import Counter
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import StreamSettings
 from dpstream.store import DurableCounter, Store, StreamInfo
+from dpstream.store.ledger import check_open_steps
 
 __all__ = ["CountRun"]
 
@@ -83,8 +83,6 @@ class CountRun:
         Whether this run made the stream in the store.
     waiting
         How many rows of this run are in open steps that are not released.
-    known
-        The files that were counted in an earlier run, and are not counted again.
 
     Guarantee
     ---------
@@ -112,14 +110,48 @@ class CountRun:
         self.first_from_data = options.time is not None and self.options.start is None
         one_act = options.time is None or options.whole_log or options.order in ("late", "open")
         self.in_ledger = options.store is not None and not one_act
+        if one_act and info is not None and info.t and info.position == info.t:
+            raise StreamHasOpenSteps(name=info.name)  # steps that were ingested have positions from 1 on
         self.created = False
         self.waiting = 0
-        self.known: list[str] = []
-        self._digests: list[bytes] = []
-        self.tally = self._tally()
+        self._closed: int | None = None
+        self.intake = Intake(options.files, self._tally(), self._is_known if self.in_ledger else None)
         if info is not None:
             self._open_counter(info)
         self._limit_people()
+
+    @property
+    def tally(self) -> RowTally | TimeTally:
+        """What adds the rows up."""
+        return self.intake.tally
+
+    @property
+    def known(self) -> list[str]:
+        """The sources that were counted before, and were not counted again."""
+        return self.intake.known
+
+    def read(
+        self,
+        sources: Sequence[str],
+        report: Callable[[int, int], object] = lambda _, __: None,
+        note: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        """Take the rows of files, or of standard input ("-"); see `Intake.read`."""
+        self.intake.read(sources, report, note)
+        self._forget_known_rows()
+
+    def take(self, frame: pl.DataFrame) -> None:
+        """Take the rows of a data frame."""
+        self.intake.take(frame)
+
+    def _is_known(self, digest: bytes) -> bool:
+        return isinstance(self.counter, DurableCounter) and self.counter.knows_batch(digest)
+
+    def _forget_known_rows(self) -> None:
+        """Begin anew, if a source that can be read only once turned out to have been counted before."""
+        if self.intake.to_forget:
+            self.intake.begin_anew(self._tally())
+            self._limit_people()
 
     def _limit_people(self) -> None:
         """Limit the rows of each person, those of earlier runs included."""
@@ -195,83 +227,6 @@ class CountRun:
         if self.store is not None:
             self.store.close()
 
-    # -- reading ------------------------------------------------------------------------------------------------------
-
-    def read(
-        self,
-        sources: Sequence[str],
-        report: Callable[[int, int], object] = lambda _, __: None,
-        note: Callable[[str], object] = lambda _: None,
-    ) -> None:
-        """Take the rows of files, or of standard input ("-"), one after the other.
-
-        Parameters
-        ----------
-        report
-            Called with the number of bytes and of rows read so far.
-        note
-            Called with a sentence for what was recognised in a file, see `tables`.
-
-        Raises
-        ------
-        SourceError
-            If a file, or a row, cannot be read.
-        """
-        if self.in_ledger and STDIN in sources and len(sources) > 1:
-            raise InvalidArgument("files", STDIN, "alone: with a store, standard input is not read together with files")
-        before = 0
-        for source in sources:
-            digest = file_digest(source) if self.in_ledger and source != STDIN else None
-            if digest is not None and self._is_known(digest):
-                self.known.append(source)
-                continue
-            done = 0
-
-            def so_far(count: int, before: int = before) -> None:
-                nonlocal done
-                done = before + count
-
-            rows = RowDigest()
-            files = self.options.files
-            for table in tables([source], self.tally.columns, files=files, report=so_far, note=note):
-                if self.in_ledger and source == STDIN:
-                    rows.add(table.frame)
-                self.tally.take(table)
-                report(done, self.tally.rows)
-            before = done
-            self._cut(digest or rows.digest(), "standard input" if source == STDIN else source)
-
-    def take(self, frame: pl.DataFrame) -> None:
-        """Take the rows of a data frame."""
-        for column in self.tally.columns:
-            if column not in frame.columns:
-                raise ColumnMissing(source="the frame", column=column, columns=frame.columns)
-        rows = RowDigest()
-        if self.in_ledger:
-            rows.add(frame.select(self.tally.columns))
-        if self.in_ledger and self._is_known(rows.digest()):
-            self.known.append("the frame")
-            return
-        self.tally.take(Table(frame, lambda row: f"row {row + 1}"))
-        self._cut(rows.digest(), "the frame")
-
-    def _is_known(self, digest: bytes) -> bool:
-        if digest in self._digests:
-            return True
-        return isinstance(self.counter, DurableCounter) and self.counter.knows_batch(digest)
-
-    def _cut(self, digest: bytes, source: str) -> None:
-        """Keep what a source adds apart; forget it, if it turns out to have been counted."""
-        if not self.in_ledger or not isinstance(self.tally, TimeTally):
-            return
-        if self._is_known(digest):
-            self.known.append(source)
-            self.tally = self._tally()
-            self._limit_people()
-            return
-        self.tally.cut()
-        self._digests.append(digest)
-
     # -- the store ----------------------------------------------------------------------------------------------------
 
     def _open_counter(self, info: StreamInfo | None = None) -> None:
@@ -307,19 +262,15 @@ class CountRun:
         self.created = info is None
 
     def _check_steps(self, settings: StreamSettings) -> None:
-        """Refuse steps that are too large, all of them before any is released; what was checked is not again."""
-        tally = self.tally
+        """Refuse steps that are too large or too far ahead, before any is released; what was checked is not again."""
+        tally, counter = self.tally, self.counter
         if (tally.rows, tally.steps) == self._checked:
             return
         if isinstance(tally, TimeTally) and self.in_ledger:
-            for part in tally.parts:
-                with _said_by_steps(part.first, len(part.tallies)):
-                    settings.check_rows(part.tallies)
+            room = counter.open_steps if isinstance(counter, DurableCounter) else check_open_steps(None, settings)
+            check_parts(tally, settings, self.closed, room)
         else:
-            for first in range(self.published, tally.steps, PIECE):
-                count = min(PIECE, tally.steps - first)
-                with _said_by_steps(first, count):
-                    settings.check_rows(tally.inputs(first, count))
+            check_steps(tally, settings, self.published)
         self._checked = tally.rows, tally.steps
 
     def _mechanism(self, horizon: int | None) -> Mechanism | str:
@@ -350,9 +301,11 @@ class CountRun:
         tally = self.tally
         if not isinstance(tally, TimeTally) or not self.in_ledger:
             return max(tally.steps, self.seen)
-        assert tally.calendar is not None  # noqa: S101
-        end = last_step(self.options.end or "now", self.options.time_zone)
-        return max(min(end(tally.calendar, tally.horizon), tally.horizon), self.seen)
+        if self._closed is None:  # the clock is looked at once: what is said holds for what is released
+            assert tally.calendar is not None  # noqa: S101
+            end = last_step(self.options.end or "now", self.options.time_zone)
+            self._closed = max(min(end(tally.calendar, tally.horizon), tally.horizon), self.seen)
+        return self._closed
 
     def open(self) -> StreamSettings:
         """Make the counter, if it was not there before, once the rows are read. Returns its settings.
@@ -397,12 +350,11 @@ class CountRun:
         assert isinstance(self.counter, DurableCounter)  # noqa: S101
         assert isinstance(self.tally, TimeTally)  # noqa: S101
         parts, self.tally.parts = self.tally.parts, []
-        digests, self._digests = self._digests, []
-        for part, digest in zip(parts, digests, strict=True):
+        for part, digest in zip(parts, self.intake.take_digests(), strict=True):
             self.waiting += int(part.rows[max(self.closed - part.first, 0) :].sum())
-            if not len(part.tallies):  # a file without rows is not worth remembering: tomorrow's may be the same
+            if not part.rows.any():  # a file without rows is not worth remembering: tomorrow's may be the same
                 continue
-            with _said_by_steps(part.first, len(part.tallies)):
+            with said_by_steps(part.first, len(part.tallies)):
                 self.counter.ingest(
                     part.first + 1,
                     part.tallies,
@@ -535,18 +487,6 @@ class CountRun:
             yield self.rows(np.zeros((0, *self.settings.shape), dtype=np.int64))
         for values in self.release(closed):
             yield self.rows(values)
-
-
-@contextmanager
-def _said_by_steps(first: int, count: int) -> Iterator[None]:
-    """Say that a step is too large in words that are not those of a single input."""
-    try:
-        yield
-    except InputOutOfBound as error:
-        raise SourceDamaged(
-            where=f"one of the steps {first + 1:,} to {first + count:,}",
-            what=f"adds up to {error.given:,}, but one step holds from {error.least:,} to {error.most:,}",
-        ) from None
 
 
 def _first_step(options: CountOptions) -> str | None:
