@@ -70,6 +70,8 @@ def run(steps: int, people: int = PEOPLE) -> dict[str, Any]:
         there = np.flatnonzero(counts)
         released = counter.add(([words[i] for i in there.tolist()], counts[there]))
     ended, spent = time.perf_counter(), time.process_time() - spent
+    figures = {"bytes a pair": limit.nbytes / limit.pairs, "pairs": limit.pairs, "peak": _peak()}
+    del limit, kept  # what follows looks at the truth, and is no part of the run
     pairs = np.unique(person.astype(np.int64) * NAMES + name)
     truth = np.bincount(pairs % NAMES, minlength=NAMES)
     numbers = {word: i for i, word in enumerate(words)}
@@ -79,7 +81,6 @@ def run(steps: int, people: int = PEOPLE) -> dict[str, Any]:
     return {
         "steps": steps,
         "records": len(person),
-        "pairs": limit.pairs,
         "stddev": counter.stddev(steps),
         "threshold": counter.threshold,
         "names": len(released),
@@ -90,7 +91,7 @@ def run(steps: int, people: int = PEOPLE) -> dict[str, Any]:
         "seconds": ended - begun,
         "cpu seconds": spent,
         "bytes a name": counter.nbytes / len(counter._index),
-        "bytes a pair": limit.nbytes / limit.pairs,
+        **figures,
     }
 
 
@@ -114,7 +115,7 @@ def live(names: int) -> dict[str, float]:
         counter.add(step)
         times.append(time.perf_counter() - begun)
     used = (_peak() - before) / names
-    return {"first": first, "seconds": sorted(times)[2], "array bytes": counter.nbytes / names, "bytes": used}
+    return {"first": first, "seconds": sorted(times)[2], "bytes of arrays": counter.nbytes / names, "bytes": used}
 
 
 def _peak() -> int:
@@ -124,7 +125,7 @@ def _peak() -> int:
 
 def _alone(call: str) -> dict[str, Any]:
     """Run in a process of its own, so that its memory is its own."""
-    code = f"import json, discovery as d; found = d.{call}; found['peak'] = d._peak(); print(json.dumps(found))"
+    code = f"import json, discovery as d; print(json.dumps(d.{call}))"
     path = str(__file__).rsplit("/", 1)[0]
     done = subprocess.run([sys.executable, "-c", code], cwd=path, capture_output=True, text=True, check=True)  # noqa: S603
     found: dict[str, Any] = json.loads(done.stdout)

@@ -229,8 +229,8 @@ BUGS = (
     Bug(
         "names: noise that restarts when a name is first seen",
         "noise/named.py",
-        "        self._walk(slice(start, start + len(new)), after)\n",
-        "",
+        "self._walk(slice(start, start + len(new)), after)",
+        "self._high[:, start : start + len(new)] = 0.0",
         ("tests/noise/test_named.py", "tests/release/test_open_counter.py"),
         (NAMES,),
     ),
@@ -292,7 +292,10 @@ def failing_test(bug: Bug, copy: Path) -> str | None:
 def verdict(bug: Bug, copy: Path, trials: str) -> str:
     """Return what the audit says, in one word."""
     if bug.audit[0] in CHECKS:
-        return "violated" if int(run(copy, "-c", CHECKS[bug.audit[0]]).stdout or 0) else "kept"
+        done = run(copy, "-c", CHECKS[bug.audit[0]])
+        if done.returncode:
+            return f"crashed: {done.stderr[-200:]}"
+        return "violated" if int(done.stdout) else "kept"
     done = run(copy, "-m", "dpstream", "audit", *bug.audit, "--trials", trials)
     if done.returncode == REFUSED:
         return f"refused: {' '.join(done.stderr.split())}"

@@ -123,7 +123,7 @@ def test_all_integers_agree_with_balls(mechanism, scale):
     noise = named(mechanism, scale)
     tags, rows = tags_of(noise, 3), noise.rows()
     rows.append(tags, after=9)
-    for t in range(10, 21):
+    for t in (10, 11, 20):
         made = rows.at(t)
         with flint.ctx.workprec(232):
             for name, tag in enumerate(tags):

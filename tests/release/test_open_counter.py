@@ -222,7 +222,17 @@ def test_other_settings_have_other_noise():
 
 
 def test_settings_survive_json():
-    s = OpenSettings.of(30, BUDGET, names_per_person=4, per_name=2, windows=(1, 7), declared=["a"], name="x")
+    mechanism = dp.mechanisms.SmoothBinary(30)
+    s = OpenSettings.of(
+        30,
+        BUDGET,
+        names_per_person=4,
+        per_name=2,
+        windows=(1, 7),
+        declared=["a"],
+        name="x",
+        mechanism=mechanism,
+    )
     written = json.loads(json.dumps(s.as_json()))
     assert OpenSettings.from_json(written) == s
     for name, value in (("threshold", 5), ("scale", 1.0), ("identity", "other"), ("lane", "exact")):
@@ -236,7 +246,7 @@ def test_settings_survive_json():
 
 
 def test_estimates_and_windows_are_the_releases():
-    made, released = counter(windows=(1, 3)), []
+    made, released = counter(windows=(1, 3), mechanism=dp.mechanisms.BalancedToeplitz(20)), []
     with pytest.raises(NoReleaseYet):
         made.window(1)
     assert made.published == {}
@@ -266,7 +276,8 @@ def test_estimates_and_windows_are_the_releases():
 def test_intervals_hold_the_truth():
     """Of 2,000 declared names, 90 % intervals of total and window hold at least so often; false alarms 1e-6."""
     names = [f"n{i}" for i in range(2000)]
-    made = counter(declared=names, windows=(2,), names_per_person=32)
+    mechanism = dp.mechanisms.BalancedToeplitz(20)
+    made = counter(declared=names, windows=(2,), names_per_person=32, mechanism=mechanism)
     for _ in range(5):
         made.add(dict.fromkeys(names, 7))
     for estimates, truth in ((made.estimates(0.9), 35), (made.window(2, 0.9), 14)):

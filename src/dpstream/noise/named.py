@@ -278,7 +278,9 @@ class _Chunk:
         """Put as many names as there is room for at number `at`, their buffers after step `after`; return how many."""
         start = at - self.first
         new = tags[: self.room - start]
-        if self._t != after:
+        if not start:
+            self._t = after  # no names here yet
+        elif self._t != after:
             self._stand(after)
         self._made_at = 0
         self._tags[start : start + len(new)] = new

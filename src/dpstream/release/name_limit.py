@@ -169,15 +169,15 @@ class NameLimit:
         person, name = people[order], names[order]
         starts = np.flatnonzero(_changes(person) | _changes(name))
         events = np.diff(np.append(starts, len(order)))
-        pairs = np.stack([person[starts], name[starts]])
-        before = self._pairs.get(pairs)
+        pairs = np.stack([person[starts], name[starts]], axis=1)
+        before, places = self._pairs.find(pairs)
         # New pairs of one person count in the order of their first event, as long as there is room.
         fresh = np.flatnonzero(before == 0)
-        fresh = fresh[np.lexsort((order[starts[fresh]], pairs[0, fresh]))]
-        first = np.flatnonzero(_changes(pairs[0, fresh]))
+        fresh = fresh[np.lexsort((order[starts[fresh]], pairs[fresh, 0]))]
+        first = np.flatnonzero(_changes(pairs[fresh, 0]))
         asked = np.diff(np.append(first, len(fresh)))
-        newcomers = pairs[:1, fresh[first]]
-        had = self._people.get(newcomers)
+        newcomers = pairs[fresh[first], :1]
+        had, homes = self._people.find(newcomers)
         given = np.minimum(asked, self._names - had)
         accepted = fresh[_ranks(first, len(fresh)) < np.repeat(given, asked)]
         allowed = np.zeros(len(starts), dtype=np.int64)
@@ -188,9 +188,9 @@ class NameLimit:
             raise TooManyPairs(capacity=self._capacity)
         # People first: whoever interrupts in between leaves too little to be kept, never too much.
         some = given > 0
-        self._people.put(newcomers[:, some], (had + given)[some])
+        self._people.put(newcomers[some], (had + given)[some], homes[some])
         touched = kept_events > 0
-        self._pairs.put(pairs[:, touched], (before + kept_events)[touched])
+        self._pairs.put(pairs[touched], (before + kept_events)[touched], places[touched])
         kept, new = np.zeros(len(order), dtype=bool), np.zeros(len(order), dtype=bool)
         kept[order] = _ranks(starts, len(order)) < np.repeat(kept_events, events)
         new[order[starts[accepted]]] = True
@@ -204,25 +204,25 @@ class NameLimit:
         **Secret** as the data are: whoever has the key as well can look for a person's names in it.
         """
         pairs, counts = self._pairs.items()
-        return pairs[0], pairs[1], counts
+        return pairs[:, 0], pairs[:, 1], counts
 
     @in_turn
     def restore(self, people: ArrayLike, names: ArrayLike, events: ArrayLike) -> None:
         """Remember pairs that counted earlier, under the same key; for an object that has met nobody yet."""
-        pairs = np.stack([np.asarray(people, dtype=np.uint64), np.asarray(names, dtype=np.uint64)])
+        pairs = np.stack([np.asarray(people, dtype=np.uint64), np.asarray(names, dtype=np.uint64)], axis=-1)
         counts = np.asarray(events, dtype=np.int64)
         if (
             self._pairs.count
-            or pairs.shape != (2, *counts.shape)
+            or pairs.shape != (*counts.shape, 2)
             or not ((counts > 0) & (counts <= self._per_name)).all()
         ):
             raise InvalidArgument("people, names, events", pairs.shape, "what remembered() returned, of a fresh object")
         if counts.size > self._capacity:
             raise TooManyPairs(capacity=self._capacity)
-        met, times = np.unique(pairs[0], return_counts=True)
+        met, times = np.unique(pairs[:, 0], return_counts=True)
         if times.size and times.max() > self._names:
             raise InvalidArgument("people", int(times.max()), f"at most {self._names} names each")
-        self._people.put(met[None], times)
+        self._people.put(met[:, None], times)
         self._pairs.put(pairs, counts)
 
 
@@ -236,9 +236,9 @@ class _Table:
 
     _counts: NDArray[Any]
 
-    def __init__(self, words: int, most: int) -> None:
-        self._keys = np.zeros((words, _SMALLEST_TABLE), dtype=np.uint64)
-        self._counts = np.zeros(_SMALLEST_TABLE, dtype=np.uint8 if most < 256 else np.uint16)
+    def __init__(self, words: int, most: int, slots: int = _SMALLEST_TABLE) -> None:
+        self._keys = np.zeros((slots, words), dtype=np.uint64)
+        self._counts = np.zeros(slots, dtype=np.uint8 if most < 256 else np.uint16)
         self.count = 0
 
     @property
@@ -246,54 +246,64 @@ class _Table:
         return self._keys.nbytes + self._counts.nbytes
 
     def items(self) -> tuple[Keys, NDArray[np.int64]]:
+        """Return all keys, one a row, and their counts."""
         there = np.flatnonzero(self._counts)
-        return self._keys[:, there], self._counts[there].astype(np.int64)
+        return self._keys[there], self._counts[there].astype(np.int64)
 
-    def get(self, keys: Keys) -> NDArray[np.int64]:
-        """Return the counts of different keys, one a column; 0 for those that are not there."""
-        found = np.zeros(keys.shape[1], dtype=np.int64)
-        places, waiting = self._homes(keys), np.arange(keys.shape[1])
+    def find(self, keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the counts of different keys, one a row, and their slots: 0 and a free slot for those not there."""
+        found = np.zeros(len(keys), dtype=np.int64)
+        places, waiting = self._homes(keys), np.arange(len(keys))
         while waiting.size:
             here = places[waiting]
             counts = self._counts[here]
-            same = (counts > 0) & (self._keys[:, here] == keys[:, waiting]).all(axis=0)
+            same = (counts > 0) & _equal(self._keys[here], keys[waiting])
             found[waiting[same]] = counts[same]
             waiting = waiting[(counts > 0) & ~same]
             places[waiting] = (places[waiting] + 1) & (len(self._counts) - 1)
-        return found
+        return found, places
 
-    def put(self, keys: Keys, counts: NDArray[np.int64]) -> None:
-        """Set the counts, all above 0, of different keys."""
-        most = self.count + keys.shape[1]
+    def put(self, keys: Keys, counts: NDArray[np.int64], places: NDArray[np.int64] | None = None) -> None:
+        """Set the counts, all above 0, of different keys; `places` are the slots that `find` has just returned."""
+        most = self.count + len(keys)
         if 3 * most > 2 * len(self._counts):
-            larger = _Table.__new__(_Table)
             slots = len(self._counts)
             while 3 * most > 2 * slots:
                 slots *= 2
-            larger._keys = np.zeros((len(self._keys), slots), dtype=np.uint64)
-            larger._counts, larger.count = np.zeros(slots, dtype=self._counts.dtype), 0
+            larger = _Table(self._keys.shape[1], 1, slots)
+            larger._counts = larger._counts.astype(self._counts.dtype)
             for low in range(0, len(self._counts), _MOVED_AT_ONCE):
                 there = low + np.flatnonzero(self._counts[low : low + _MOVED_AT_ONCE])
-                larger._set(self._keys[:, there], self._counts[there])
+                moved = self._keys[there]
+                larger._set(moved, self._counts[there], larger._homes(moved))
             self._keys, self._counts = larger._keys, larger._counts
-        self._set(keys, counts)
+            places = None
+        self._set(keys, counts, self._homes(keys) if places is None else places)
 
-    def _set(self, keys: Keys, counts: NDArray[np.int64]) -> None:
-        places, waiting = self._homes(keys), np.arange(keys.shape[1])
+    def _set(self, keys: Keys, counts: NDArray[Any], places: NDArray[np.int64]) -> None:
+        waiting, places = np.arange(len(keys)), places.copy()
         while waiting.size:
             here = places[waiting]
             free = self._counts[here] == 0
             # Of those who want one free slot the last one gets it; the others see another key there.
-            self._keys[:, here[free]] = keys[:, waiting[free]]
-            same = (self._keys[:, here] == keys[:, waiting]).all(axis=0)
+            self._keys[here[free]] = keys[waiting[free]]
+            same = _equal(self._keys[here], keys[waiting])
             self._counts[here[same]] = counts[waiting[same]]
             self.count += int((free & same).sum())
             waiting = waiting[~same]
             places[waiting] = (places[waiting] + 1) & (len(self._counts) - 1)
 
     def _homes(self, keys: Keys) -> NDArray[np.int64]:
-        mixed = keys[0] if len(keys) == 1 else keys[0] + keys[1] * _ODD
+        mixed = keys[:, 0] if keys.shape[1] == 1 else keys[:, 0] + keys[:, 1] * _ODD
         return np.asarray(mixed & np.uint64(len(self._counts) - 1)).astype(np.int64)
+
+
+def _equal(some: Keys, others: Keys) -> NDArray[np.bool_]:
+    """Return which rows are equal."""
+    same: NDArray[np.bool_] = some[:, 0] == others[:, 0]
+    if some.shape[1] > 1:
+        same &= some[:, 1] == others[:, 1]
+    return same
 
 
 def _changes(values: Keys) -> NDArray[np.bool_]:
