@@ -197,12 +197,12 @@ def test_a_settings_file_names_windows(log, tmp_path):
     assert read_settings(toml)["windows"] == ("1d", "7")
 
 
-KEYS, PLACES = 50, 40
+KEYS, PLACES = 25, 80
 
 
 @pytest.mark.parametrize("budget", [("--rho", 0.002), ("--epsilon", 0.05)])
 def test_the_bars_of_weeks_cover_the_truth_over_many_keys(budget, tmp_path):
-    """Runs with fresh keys, 40 places each: 2,000 independent weeks, whose bars hold the truth in 80 of 100 cases.
+    """25 runs with fresh keys, 80 places each: 2,000 independent weeks, whose bars hold the truth in 80 of 100 cases.
 
     Two budgets with a chance of 4e-7 each: a false alarm has a chance below 1e-6. Bars that are a sixth too
     narrow or too wide are noticed.

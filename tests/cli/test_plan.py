@@ -293,10 +293,29 @@ def test_windows_are_within_what_is_said(contributions):
         assert f"{words} is within ±{largest[length]:,} of the truth, 95 % of the time." in " ".join(shown.split())
 
 
+def test_windows_of_time_are_told_in_their_words():
+    """Days, weeks and months of steps of a day, or of an hour; a year has as many steps as there are."""
+    result = invoke("--rho", "0.05", "--horizon", "40", "--windows", "1d,7d,1mo,1y,1,12")
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.output.split())
+    planned = dp.plan(40, dp.zcdp(0.05), windows=(1, 7, 12, 31, 40)).within()
+    names = {"each day's figure": 1, "each week's figure": 7, "each month's figure": 31, "each year's figure": 40}
+    for words, length in (names | {"each step's own count": 1, "each sum of 12 steps in a row": 12}).items():
+        assert f"From the same releases, {words} is within ±{int(planned[length])} of the truth" in said
+    hours = invoke("--rho", "0.05", "--horizon", "30", "--windows", "1d", "--every", "1h", "--json")
+    assert list(json.loads(hours.output)["windows"]) == ["24"]
+    refused = invoke("--rho", "0.05", "--horizon", "30", "--windows", "1h")
+    assert refused.exit_code == 2
+    assert "--windows must be a whole number of steps of 1d" in refused.output
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--rho", "1", "--horizon", "9", "--windows", "1,week"), "--windows must be whole numbers of steps"),
+        (
+            ("--rho", "1", "--horizon", "9", "--windows", "1,week"),
+            "--windows must be a number of steps such as 7, or a length of time",
+        ),
         (("--rho", "1", "--horizon", "9", "--windows", "1,10"), "--windows must be"),
         (("--rho", "1", "--unbounded", "--windows", "7"), "--windows must be left out without a horizon"),
         (("--target-error", "9", "--horizon", "9", "--windows", "7"), "--windows must be left out with --target-error"),

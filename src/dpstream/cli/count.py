@@ -258,6 +258,14 @@ def count(
             rich_help_panel=WRITE,
         ),
     ] = None,
+    protect_text: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write a paragraph to publish beside the figures: what is protected, how, how exact; and beside it"
+            " the same as .json for OpenDP's registry of deployments.",
+            rich_help_panel=WRITE,
+        ),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="What stands above the picture.", rich_help_panel=WRITE)] = None,
     label: Annotated[
         str | None,

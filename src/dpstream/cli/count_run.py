@@ -29,6 +29,7 @@ from dpstream.cli.output import (
     write_rows,
 )
 from dpstream.cli.pictures import check_picture, write_releases
+from dpstream.cli.protect_text import check_protect_text, protect_text_files, write_protect_text
 from dpstream.cli.release_picture import ReleasePicture, window_to_draw
 from dpstream.cli.targets import NotWritten, Target, opened
 from dpstream.cli.whole_command import what_is_missing
@@ -67,6 +68,7 @@ class CountCommand:
     form: str | None = None
     as_json: bool = False
     plot: Path | None = None
+    protect_text: Path | None = None
     title: str | None = None
     label: str | None = None
     compare_with_truth: bool = False
@@ -94,8 +96,11 @@ class CountCommand:
         if self.output is not None:
             shape = check_output(self.output)
         check_picture(self.plot)
+        check_protect_text(self.protect_text)
         sources = self.files or [STDIN]
-        check_apart({"--output": self.output, "--plot": self.plot, "--store": store}, sources)
+        text, entry = protect_text_files(self.protect_text) if self.protect_text else (None, None)
+        written = {"--output": self.output, "--plot": self.plot, "--protect-text": text, "--protect-text ": entry}
+        check_apart(written | {"--store": store}, sources)
         self._check_streams(sources)
         with ExitStack() as stack:
             run = self._begun()
@@ -122,11 +127,20 @@ class CountCommand:
                 self._write(run, frames, kept, shape, target)
             if picture is not None:
                 with _said_if_not_written(run, to_file=False):
-                    write_releases(_picture(run, self, notes), picture)
+                    write_releases(_picture(run, self, notes), picture, run.protection(self._label(run)).paragraph())
+            if self.protect_text is not None:
+                with _said_if_not_written(run, to_file=False):
+                    write_protect_text(run.protection(self._label(run)), self.protect_text, self.title or "")
+                notes.note(f"Written: {text} and {entry}")
             notes.after(self.report_dropped, self.output, self.plot)
             left = None if run.horizon is None else run.horizon - run.published
             if self.warn_below is not None and left is not None and left < self.warn_below:
                 raise typer.Exit(FEW_STEPS_LEFT)
+
+    def _label(self, run: CountRun) -> str:
+        """What is counted, in a word."""
+        options = run.options
+        return self.label or options.measure.value or (options.name if options.name != "count" else "rows")
 
     def _check(self) -> None:
         """Refuse options that do not go together."""
@@ -244,10 +258,11 @@ def _picture(run: CountRun, command: CountCommand, notes: Notes) -> ReleasePictu
         else:
             inputs = run.tally.inputs(0, run.published)
         truth = np.cumsum(inputs, axis=0)
-    label = command.label or options.measure.value or (options.name if options.name != "count" else "rows")
     released = run.released()
     over = window_to_draw(released, options.windows)
-    return ReleasePicture(released, over, confidence=options.confidence, title=command.title, label=label, truth=truth)
+    return ReleasePicture(
+        released, over, confidence=options.confidence, title=command.title, label=command._label(run), truth=truth
+    )
 
 
 def _follow(run: CountRun, notes: Notes, form: str) -> None:

@@ -32,11 +32,15 @@ def plan(
     windows: Annotated[
         str | None,
         typer.Option(
-            metavar="STEPS,STEPS,…",
-            help="Also sums of the last so many steps, such as 1,7,30: how exact each is.",
+            metavar="LENGTH,LENGTH,…",
+            help="Also figures of the last so many days, weeks, months or steps, such as 1d,7d,1mo or 1,7,30: how exact"
+            " each is.",
             rich_help_panel=ACCURACY,
         ),
     ] = None,
+    every: Annotated[
+        str, typer.Option(help="How long a step is, for --windows: 1h, 1d, 1w, ...", rich_help_panel=ACCURACY)
+    ] = "1d",
     confidence: Annotated[
         float,
         typer.Option(help="The chance that a release is within the error that is printed.", rich_help_panel=ACCURACY),
@@ -65,7 +69,7 @@ def plan(
 
     Example: dpstream plan --horizon 365 --target-error 20 --delta 1e-6
 
-    Example: dpstream plan --epsilon 1 --delta 1e-6 --horizon 90 --windows 1,7,30
+    Example: dpstream plan --epsilon 1 --delta 1e-6 --horizon 90 --windows 1d,7d,1mo
 
     Example: dpstream plan --epsilon 1 --unbounded --categories 10 --max-contributions 3
     """

@@ -16,7 +16,8 @@ from dpstream.cli.budget_options import budget_in_words, budget_of
 from dpstream.cli.output import narrow_table, number, say, show_table
 from dpstream.cli.pictures import check_picture, save_curves
 from dpstream.cli.plan_picture import error_over_budget, error_over_steps
-from dpstream.errors import InvalidArgument
+from dpstream.events.calendar import check_every
+from dpstream.events.windows import Window, windows_of
 from dpstream.release.error_bars import window_half_width
 from dpstream.release.least_budget import (
     budget_kind,
@@ -44,6 +45,7 @@ def run_plan(
     max_contributions: int,
     categories: int | None,
     windows: str | None,
+    every: str,
     confidence: float,
     target_error: int | None,
     pure: bool,
@@ -60,7 +62,9 @@ def run_plan(
     distance = check_whole("--bound", bound) * check_whole("--max-contributions", max_contributions)
     shape = () if categories is None else (check_whole("--categories", categories),)
     steps = UNBOUNDED_STEPS if horizon is None else horizon
-    lengths = None if windows is None else lengths_of(windows)
+    asked_for = () if windows is None else windows_of(windows)
+    in_steps = {window: _length(window, check_every(every), horizon) for window in asked_for}
+    lengths = None if windows is None else tuple(sorted(set(in_steps.values())))
     wanted: dict[str, Any] = {
         "windows": lengths,
         "shape": shape,
@@ -112,8 +116,8 @@ def run_plan(
         least = budget_in_words(budget)
         say(console, f"The least budget for ±{target_error:,} is {least}; 0.1 % less is not enough.")
     say(console, sentence, "bold")
-    for length, off in within.items():
-        say(console, _window_sentence(length, off, confidence), "bold")
+    for window, length in in_steps.items():
+        say(console, _window_sentence(window, within[length], confidence), "bold")
     if max_contributions > 1:
         say(console, f"Up to {max_contributions} rows of one person are covered as one row that adds {distance:,}.")
     show_table(console, _table(found, measured))
@@ -145,21 +149,21 @@ def _sentence(budget: Budget, horizon: int | None, error: int, confidence: float
     return f"With {words} {over} is within ±{error:,} of the truth, {often}."
 
 
-def _window_sentence(length: int, off: int, confidence: float) -> str:
-    steps = "each step's own count" if length == 1 else f"each sum of {length:,} steps in a row"
+def _length(window: Window, every: str, horizon: int | None) -> int:
+    """How many steps a window has at most: a year of a stream of 365 days has 365."""
+    longest = window.longest(every)
+    return min(longest, horizon) if horizon is not None and window.unit in ("mo", "q", "y") else longest
+
+
+def _window_sentence(window: Window, off: int, confidence: float) -> str:
+    nouns = {"1h": "hour", "1d": "day", "7d": "week", "1w": "week", "1mo": "month", "1q": "quarter", "1y": "year"}
+    if window.text in nouns:
+        steps = f"each {nouns[window.text]}'s figure"
+    elif window.unit is None:
+        steps = "each step's own count" if window.count == 1 else f"each sum of {window.words} in a row"
+    else:
+        steps = f"each figure of {window.words}"
     return f"From the same releases, {steps} is within ±{off:,} of the truth, {100 * confidence:.10g} % of the time."
-
-
-def lengths_of(text: str) -> tuple[int, ...]:
-    """Return the lengths of windows that an option gives in steps.
-
-    >>> lengths_of("1,7,30")
-    (1, 7, 30)
-    """
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidArgument("--windows", text, "whole numbers of steps with commas between: 1,7,30") from None
 
 
 def _rows(found: Plan, measured: dict[str, Any]) -> list[tuple[str, int, float, float]]:

@@ -45,7 +45,7 @@ def run_windows(
     check_apart({"--output": output, "--plot": plot}, [str(store)])
     with existing_store(store) as opened_store:
         found = StoredStream(opened_store, the_stream(opened_store, stream))
-        released = found.released()
+        released, text = found.released(), found.protection(confidence=confidence, label=label or "")
     picture = ReleasePicture(released, over, every, rolling, start, through, confidence, title, label or found.label)
     figures, console = picture.figures, Console()
     if output is None and shape == "table":
@@ -61,7 +61,7 @@ def run_windows(
         are = "is" if parts == 1 else "are"
         say(notes, f"{number(parts, 'figure')} {are} not of a whole window (complete: false).")
     if plot is not None:
-        save_releases(picture, plot)
+        save_releases(picture, plot, text.paragraph())
     for path in (output, plot):
         if path is not None:
             say(notes, f"Written: {path}")

@@ -40,6 +40,7 @@ from dpstream.events.windows import fitting_lengths
 from dpstream.mechanisms.base import Mechanism
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.counter import Counter
+from dpstream.release.protection import ProtectionText
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import StreamSettings
 from dpstream.store import DurableCounter, Store, StreamInfo
@@ -449,6 +450,21 @@ class CountRun:
     def _keep(self, values: NDArray[np.int64]) -> None:
         if self.kept_values is not None:
             self.kept_values.append(values)
+
+    def protection(self, label: str) -> ProtectionText:
+        """What to publish beside the figures: how they are protected, how exact they are."""
+        options = self.options
+        first = ("the first step",) if self.first_from_data else ()
+        last = ("the last step",) if self.last_from_data else ()
+        return ProtectionText(
+            self.settings,
+            label,
+            rows_per_person=options.max_contributions if options.user else None,
+            confidence=options.confidence,
+            windows={window.words: window.longest(options.step) for window in options.windows},
+            unit=options.measure.reader.unit,
+            dates_from_data=first + last,
+        )
 
     def released(self) -> Released:
         """All releases, those of earlier runs too; `kept_values` must have been set to [] before the first."""

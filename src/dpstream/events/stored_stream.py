@@ -16,7 +16,8 @@ from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.measure import OTHER
 from dpstream.events.release_table import ReleaseTable
 from dpstream.events.released import Released
-from dpstream.events.windows import Window
+from dpstream.events.windows import Window, windows_of
+from dpstream.release.protection import ProtectionText
 from dpstream.release.series_errors import ErrorBars, SeriesErrors
 from dpstream.release.settings import StreamSettings
 from dpstream.store import PublishedStore, Store
@@ -114,6 +115,19 @@ class StoredStream:
     def unit(self) -> Decimal:
         """What a whole number stands for: 0.01 where cents are counted."""
         return Decimal(self.source.get("unit") or 1)
+
+    def protection(self, *, confidence: float = 0.95, label: str = "") -> ProtectionText:
+        """Return what to publish beside the figures: how they are protected, how exact they are."""
+        windows = windows_of(self.source.get("windows") or ())
+        return ProtectionText(
+            self.settings,
+            label or self.label,
+            rows_per_person=self.info.rows_per_person,
+            confidence=confidence,
+            windows={window.words: window.longest(self.every) for window in windows},
+            unit=self.unit,
+            earlier_releases=sum(part.t for part in self.parts[:-1]),
+        )
 
     def released(self) -> Released:
         """Return all releases with what they are of."""
