@@ -17,6 +17,7 @@ At the end:
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import signal
@@ -73,9 +74,15 @@ def open_stream(store: dp.Store) -> dp.store.DurableCounter:
 # -- one life ---------------------------------------------------------------------------------------------------------
 
 
-def small_pieces() -> None:
+@contextlib.contextmanager
+def small_pieces():
     """Cut the ledger, the table of people and the commits into many pieces."""
+    before = ledger.PART_VALUES, people.PART, durable_streams.RELEASED_VALUES
     ledger.PART_VALUES, people.PART, durable_streams.RELEASED_VALUES = 9, 16, 4
+    try:
+        yield
+    finally:
+        ledger.PART_VALUES, people.PART, durable_streams.RELEASED_VALUES = before
 
 
 def live(path: Path, visible: Path, at: int, seed: int, sabotage: str | None, *, by_clock: bool) -> None:
@@ -83,7 +90,7 @@ def live(path: Path, visible: Path, at: int, seed: int, sabotage: str | None, *,
     chance = random.Random(seed)  # noqa: S311
     event = partial(pause, chance) if by_clock else Countdown(chance.randrange(*LIFE_EVENTS))
     pause_everywhere(event)
-    small_pieces()
+    small_pieces().__enter__()  # for as long as this process lives
     if sabotage:
         SABOTAGE[sabotage]()
     shown = os.open(visible, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -189,8 +196,7 @@ def judge(path: Path, visible: Path, report: Report) -> None:
             seen[int(number)].add(bytes.fromhex(value[0]))
     report.conflicts += sum(len(values) - 1 for values in seen.values())
     files = len(acknowledged)
-    small_pieces()
-    with dp.Store(path) as store:
+    with small_pieces(), dp.Store(path) as store:
         store.check_seals()
         row = store._row(NAME)
         recorded = [release.value.tobytes() for release in store.releases(NAME)]
