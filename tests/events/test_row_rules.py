@@ -142,6 +142,27 @@ def test_refused_by_default_with_what_to_type(empty):
         Measure(by="ward", categories=("a",)).places(table(ward=["a", empty]))
 
 
+@pytest.mark.parametrize("rules", [RowRules(("ward=a",)), RowRules(missing="skip"), RowRules(("ward=a",), "skip")])
+def test_where_rows_are_steps_their_number_does_not_depend_on_what_they_say(rules):
+    """Attack: count the steps to learn whether somebody's row is of a ward, or has an amount."""
+    measure = Measure("n", 9, by="ward", categories=("a", "b"))
+    says = {"ward": ["a", "b", "a", "a"], "n": ["1", "2", "", "4"]}
+    for ward, amount in (("a", "3"), ("b", "3"), ("", "3"), ("a", "")):
+        tally = RowTally(measure, None, 10, row_filter=RowFilter(rules, measure))
+        rows = {"ward": [*says["ward"], ward], "n": [*says["n"], amount]}
+        if rules.missing == "refuse":
+            rows["n"] = [text or "0" for text in rows["n"]]
+        tally.take(table(**rows))
+        tally.take(table(ward=["a"], n=["9"]))
+        assert (tally.steps, tally.rows_read) == (6, 6)
+        found = tally.inputs(0, 6)
+        assert found[[0, 3, 5], 0].tolist() == [1, 4, 9]
+        assert found[4].tolist() == (
+            [int(amount or 0), 0] if ward == "a" else [0, 3] if not rules.where and ward else [0, 0]
+        )
+        assert found[1].tolist() == ([0, 0] if rules.where else [0, 2])
+
+
 @pytest.mark.parametrize("bad", ["ward", "=north", " =x", ""])
 def test_what_is_no_rule(bad):
     with pytest.raises(InvalidArgument, match="where must be of the form COLUMN=VALUE"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -30,7 +30,8 @@ class RowRules:
 
     Guarantee
     ---------
-    Whether a row is counted depends on this row alone, so rows that are left out cost no privacy.
+    Whether a row is counted depends on this row alone, so rows that are left out cost no privacy. Where every row is a
+    step, a row that is left out is a step that adds nothing: how many rows there are does not depend on what they say.
     """
 
     where: tuple[str, ...] = ()
@@ -91,7 +92,7 @@ class RowFilter:
         if self._missing == "skip":
             return self._skip(table)
         if self._replaced:
-            return Table(table.frame.with_columns(map(self._filled, table.frame[list(self._replaced)])), table.where)
+            return replace(table, frame=table.frame.with_columns(map(self._filled, table.frame[list(self._replaced)])))
         return table
 
     def _select(self, table: Table) -> Table:

@@ -47,7 +47,7 @@ class Tally(ABC):
     Attributes
     ----------
     rows
-        How many rows were taken, those that `filter` leaves out not included.
+        How many rows were taken; those that `filter` leaves out are not included, unless they are steps.
     filter
         Leaves out the rows that are not to be counted, before anything else looks at them.
     clipped
@@ -110,7 +110,10 @@ class Tally(ABC):
 
 
 class RowTally(Tally):
-    """Every row is a step; a row that may not be counted is a step that adds nothing."""
+    """Every row is a step; a row that may not be counted is a step that adds nothing.
+
+    That holds for rows that the filter leaves out as well: how many steps there are must not depend on what rows say.
+    """
 
     def __init__(
         self,
@@ -133,23 +136,30 @@ class RowTally(Tally):
     def steps(self) -> int:
         return self.rows
 
+    @property
+    def rows_read(self) -> int:
+        return self.rows
+
     def take(self, table: Table) -> None:
-        table = self.filter.apply(table)
         height = table.frame.height
         if self.rows + height > self.horizon:
             raise HorizonExceeded(horizon=self.horizon, step=self.rows + height)
-        amounts = self._amounts_of(table)
-        amounts = np.ones(height, dtype=np.int64) if amounts is None else amounts.copy()
-        places = self.measure.places(table)
+        table = self.filter.apply(table)
+        at = np.arange(height) if table.places is None else table.places
+        amounts = np.zeros(height, dtype=np.int64)
+        added, categories = self._amounts_of(table), self.measure.places(table)
+        amounts[at] = 1 if added is None else added
         # Rows that were counted in an earlier run were asked about then.
-        new = np.arange(max(self.seen - self.rows, 0), height)
-        kept = self._kept(table, self.rows + new, new)
+        new = np.flatnonzero(at >= self.seen - self.rows)
+        kept = self._kept(table, self.rows + at[new], new)
         if kept is not None:
-            amounts[new[~kept]] = 0
+            amounts[at[new[~kept]]] = 0
         # Held until all was read: in as few bytes as will do.
         self._amounts.append(amounts.astype(np.min_scalar_type(-self.measure.most - 1)))
-        if places is not None:
-            self._places.append(places.astype(np.min_scalar_type(len(self.measure.names))))
+        if categories is not None:
+            places = np.zeros(height, dtype=np.min_scalar_type(len(self.measure.names)))
+            places[at] = categories
+            self._places.append(places)
         self.rows += height
 
     def inputs(self, first: int, count: int) -> NDArray[np.int64]:
