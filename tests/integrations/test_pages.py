@@ -1,6 +1,7 @@
-"""The code blocks of the two pages run, top to bottom, as they stand."""
+"""The code blocks of the two pages run, top to bottom, as they stand, and the pages are short."""
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,17 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize("page", ["training-pytorch.md", "training-jax.md"])
+PAGES = pytest.mark.parametrize("page", ["training-pytorch.md", "training-jax.md"])
+
+
+@PAGES
+def test_the_page_has_at_most_two_screens(page):
+    """Two screens of 50 lines of 120 characters."""
+    lines = (DOCS / page).read_text().splitlines()
+    assert sum(max(1, len(textwrap.wrap(line, 120))) for line in lines) <= 100
+
+
+@PAGES
 def test_the_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

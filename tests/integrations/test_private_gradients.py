@@ -1,6 +1,7 @@
 """`PrivateGradients`: noise for those who clip themselves."""
 
 import io
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -91,18 +92,20 @@ def test_parameters_of_16_bits_get_noise_of_32(dtype):
     assert run.t == 1
 
 
-def test_no_vector_is_made_for_the_noise():
-    """Noise is added to a gradient chunk by chunk: nothing as large as the gradient is made for it."""
-    import tracemalloc
-
+@pytest.mark.parametrize("mechanism", [dp.mechanisms.SmoothBinary(12), MECHANISM], ids=["tree", "buffers"])
+def test_memory_is_that_of_the_mechanism_and_one_vector(mechanism):
     size = 400_000
-    run = private({"w": torch.zeros(size, requires_grad=True)}, mechanism=dp.mechanisms.BufferedToeplitz(12), threads=1)
+    parameters = {"w": torch.zeros(size, requires_grad=True)}
     gradient = torch.zeros(size)
-    run.privatize({"w": gradient})
+    with_imports = private({"w": torch.zeros(100, requires_grad=True)}, mechanism=mechanism)
+    with_imports.privatize({"w": torch.zeros(100)})
+    with_imports.close()
     tracemalloc.start()
     try:
-        run.privatize({"w": gradient})
-        assert tracemalloc.get_traced_memory()[1] < 4 * size / 4
+        run = private(parameters, mechanism=mechanism, threads=1)
+        for _ in range(12):
+            run.privatize({"w": gradient})
+        assert tracemalloc.get_traced_memory()[1] < 4 * size * (mechanism.memory + 1.7)
     finally:
         tracemalloc.stop()
 
