@@ -1,6 +1,8 @@
 """`dpstream count` every morning: a file of new rows, a store, the clock; late rows, gaps, files given twice, kills."""
 
+import csv
 import datetime as dt
+import io
 import random
 from collections import Counter
 
@@ -9,6 +11,7 @@ import pytest
 
 import dpstream as dp
 from dpstream.events import counting, text_chunks
+from dpstream.events.successor import extend_stream
 from tests.cli.test_count import count, counted, narrow_terminal  # noqa: F401
 from tests.cli.test_count_refusals import refused
 from tests.cli.test_count_store import days, folder, path, save_log, state  # noqa: F401
@@ -293,6 +296,22 @@ def test_how_many_steps_are_left_is_said_in_the_last_tenth(stream):
     result = count("-", "--store", stream.store, input="when\n2026-02-01\n")
     refused(result, "expected one of the 31 steps from 2026-01-01")
     assert "dpstream store extend" in result.stderr
+
+
+def test_a_successor_goes_on_with_the_total(stream):
+    assert values(stream("31", "--through", "2026-01-31"))[-1] == 4
+    with dp.Store(stream.store) as store:
+        extend_stream(store, "count", until="2026-02-28")
+    (stream.store.parent / "log.csv").write_text("when\n2026-02-01\n2026-02-02\n2026-01-31\n")
+    log = ("--store", stream.store, "--windows", "7d")
+    result = count(stream.store.parent / "log.csv", *log, "--through", "2026-02-01")
+    assert result.exit_code == 0, result.output
+    assert "1 row from before the first step was not counted" in result.stderr
+    (row,) = csv.DictReader(io.StringIO(result.stdout))
+    assert (row["step"], row["start"], row["value"], row["last_7d"]) == ("32", "2026-02-01", "5", "2")
+    assert [row["value"] for row in counted("-", *log, "--through", "2026-02-02", input="when\n")] == ["6"]
+    everything = counted("-", *log, "--through", "2026-02-02", "--all", input="when\n")
+    assert [int(row["value"]) for row in everything] == [1] + [3] * 29 + [4, 5, 6]
 
 
 # -- guard rails --------------------------------------------------------------------------------------------------

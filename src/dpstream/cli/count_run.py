@@ -121,7 +121,7 @@ class CountCommand:
             run.ingest()
             kept: list[pl.DataFrame] = []
             if picture is not None:
-                run.kept_values = []
+                run.keeps_values = True
             frames = _keeping_last(run.frames(run.closed, everything=self.everything), kept)
             with _said_if_not_written(run, to_file=target is not None):
                 self._write(run, frames, kept, shape, target)
@@ -254,11 +254,12 @@ def _picture(run: CountRun, command: CountCommand, notes: Notes) -> ReleasePictu
     if command.compare_with_truth:
         notes.warn("the picture shows the true figures (--compare-with-truth): it must not be published.")
         if run.store is not None:
-            inputs = run.store.true_data.inputs(options.name, 1, run.published)
+            series = run.store.series(options.name)
+            inputs = np.concatenate([run.store.true_data.inputs(part.name, 1, part.t) for part in series])
         else:
             inputs = run.tally.inputs(0, run.published)
         truth = np.cumsum(inputs, axis=0)
-    released = run.released()
+    released = run.table.released()
     over = window_to_draw(released, options.windows)
     return ReleasePicture(
         released, over, confidence=options.confidence, title=command.title, label=command._label(run), truth=truth
@@ -280,7 +281,7 @@ def _follow(run: CountRun, notes: Notes, form: str) -> None:
         notes.before()
         with _said_if_not_written(run, to_file=False):
             for values in run.release(closed):
-                write_rows([run.rows(values)], shape, None, header=header)
+                write_rows([run.table.rows(values)], shape, None, header=header)
                 header = False
 
     def tick() -> float | None:

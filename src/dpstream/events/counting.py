@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,7 @@ from dpstream.events.kept_stream import (
 from dpstream.events.last_step import last_step
 from dpstream.events.old_rows import OldRows, compare_with_recorded
 from dpstream.events.people import People
-from dpstream.events.release_table import ReleaseTable
-from dpstream.events.released import Released
+from dpstream.events.run_table import RunTable
 from dpstream.events.step_sizes import check_parts, check_steps, said_by_steps
 from dpstream.events.tally import Order, RowTally, TimeTally
 from dpstream.events.timestamps import Timestamps
@@ -95,9 +95,8 @@ class CountRun:
     def __init__(self, options: CountOptions, store: Store | None = None) -> None:
         self.counter: Counter[Any] | DurableCounter | None = None
         self._fingerprints: ContributionLimit | None = None
-        self._table: ReleaseTable | None = None
-        #: All releases, for whoever sets this to [] before the first: a picture shows them.
-        self.kept_values: list[NDArray[np.int64]] | None = None
+        #: Whether all releases are kept, for a picture.
+        self.keeps_values = False
         #: How many rows and steps the tally had when its steps were checked.
         self._checked = (0, 0)
         self.store = store or store_at(options.store)
@@ -414,12 +413,6 @@ class CountRun:
         each = counted.group_by("user").agg(pl.col("rows").sum())
         return self._fingerprints.fingerprints(each["user"].to_list()), each["rows"].cast(pl.Int64).to_numpy()
 
-    def recorded(self) -> NDArray[np.int64]:
-        """The releases of earlier runs."""
-        assert self.store is not None  # noqa: S101
-        rows = self.store.releases(self.options.name)[: self.seen]
-        return np.array([row.value for row in rows], dtype=np.int64)
-
     def old_rows(self) -> OldRows:
         """What is known about rows whose steps were released in earlier runs; they are not counted (again)."""
         tally = self.tally
@@ -436,21 +429,6 @@ class CountRun:
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def rows(self, values: NDArray[np.int64]) -> pl.DataFrame:
-        """Return the releases that follow on those of the last table, as a table with error bars."""
-        if self._table is None:
-            self._table = self._tables()
-            if self.seen:
-                earlier = self.recorded()
-                self._table.skip(earlier)
-                self._keep(earlier)
-        self._keep(values)
-        return self.options.measure.in_unit(self._table.rows(values))
-
-    def _keep(self, values: NDArray[np.int64]) -> None:
-        if self.kept_values is not None:
-            self.kept_values.append(values)
-
     def protection(self, label: str) -> ProtectionText:
         """What to publish beside the figures: how they are protected, how exact they are."""
         options = self.options
@@ -466,25 +444,11 @@ class CountRun:
             dates_from_data=first + last,
         )
 
-    def released(self) -> Released:
-        """All releases, those of earlier runs too; `kept_values` must have been set to [] before the first."""
-        assert self.kept_values is not None  # noqa: S101
-        values = [np.zeros((0, *self.settings.shape), dtype=np.int64), *self.kept_values]
+    @cached_property
+    def table(self) -> RunTable:
+        """What makes tables of the releases, once the counter is open."""
         calendar = self.tally.calendar if isinstance(self.tally, TimeTally) else None
-        measure = self.options.measure
-        return Released(self.settings, np.concatenate(values), calendar, measure.names, measure.reader.unit)
-
-    def _tables(self) -> ReleaseTable:
-        options, tally = self.options, self.tally
-        return ReleaseTable(
-            self.settings,
-            tally.calendar if isinstance(tally, TimeTally) else None,
-            options.measure.names,
-            confidence=options.confidence,
-            windows=options.windows,
-            non_negative=options.non_negative,
-            monotone=options.monotone,
-        )
+        return RunTable(self.options, self.settings, calendar, self.store, self.seen, keep=self.keeps_values)
 
     def frames(self, closed: int, *, everything: bool = False) -> Iterator[pl.DataFrame]:
         """Release the steps up to `closed` and yield them as tables; at least one, which may have no rows.
@@ -494,15 +458,12 @@ class CountRun:
         everything
             Whether the releases of earlier runs come first.
         """
-        if everything and self.seen:
-            self._table = self._tables()
-            earlier = self.recorded()
-            for first in range(0, self.seen, PIECE):
-                yield self.rows(earlier[first : first + PIECE])
+        if everything and self.table.before:
+            yield from self.table.earlier()
         elif self.published == closed:
-            yield self.rows(np.zeros((0, *self.settings.shape), dtype=np.int64))
+            yield self.table.rows(np.zeros((0, *self.settings.shape), dtype=np.int64))
         for values in self.release(closed):
-            yield self.rows(values)
+            yield self.table.rows(values)
 
 
 def _first_step(options: CountOptions) -> str | None:
