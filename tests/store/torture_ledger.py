@@ -74,15 +74,20 @@ def open_stream(store: dp.Store) -> dp.store.DurableCounter:
 # -- one life ---------------------------------------------------------------------------------------------------------
 
 
+def cut_small(*sizes: int) -> tuple[int, ...]:
+    """Cut the ledger, the table of people and the commits into pieces of these sizes; return what they were."""
+    before = ledger.PART_VALUES, people.PART, durable_streams.RELEASED_VALUES
+    ledger.PART_VALUES, people.PART, durable_streams.RELEASED_VALUES = sizes
+    return before
+
+
 @contextlib.contextmanager
 def small_pieces():
-    """Cut the ledger, the table of people and the commits into many pieces."""
-    before = ledger.PART_VALUES, people.PART, durable_streams.RELEASED_VALUES
-    ledger.PART_VALUES, people.PART, durable_streams.RELEASED_VALUES = 9, 16, 4
+    before = cut_small(9, 16, 4)
     try:
         yield
     finally:
-        ledger.PART_VALUES, people.PART, durable_streams.RELEASED_VALUES = before
+        cut_small(*before)
 
 
 def live(path: Path, visible: Path, at: int, seed: int, sabotage: str | None, *, by_clock: bool) -> None:
@@ -90,7 +95,7 @@ def live(path: Path, visible: Path, at: int, seed: int, sabotage: str | None, *,
     chance = random.Random(seed)  # noqa: S311
     event = partial(pause, chance) if by_clock else Countdown(chance.randrange(*LIFE_EVENTS))
     pause_everywhere(event)
-    small_pieces().__enter__()  # for as long as this process lives
+    cut_small(9, 16, 4)
     if sabotage:
         SABOTAGE[sabotage]()
     shown = os.open(visible, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
