@@ -63,9 +63,9 @@ def test_the_numbers_are_the_releases(served, made):
 def test_every_picture_has_words_and_bands(served):
     page = served.get("/streams/visits.html").text
     seen = Seen(page)
-    assert page.count('role="img"') == page.count("<title>") - 1 == 5  # a day, week, month and year; the total
+    assert page.count('role="img"') == page.count("<title>") - 1 == 4  # a day, week and month; the total
     charts = [json.loads(value) for _, name, value in seen.attributes if name == "data-chart"]
-    assert [chart["kind"] for chart in charts] == ["bars"] * 4 + ["total"]
+    assert [chart["kind"] for chart in charts] == ["bars"] * 3 + ["total"]
     assert all(
         low < v < high for low, v, high in zip(charts[0]["low"], charts[0]["value"], charts[0]["high"], strict=True)
     )

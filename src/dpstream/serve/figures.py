@@ -100,7 +100,10 @@ class StreamFigures:
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
-        """The windows that are shown, shortest first: those that the stream was made for, else usual ones."""
+        """The windows that are shown, shortest first: those that the stream was made for, else usual ones.
+
+        None but the shortest that is longer than what was released.
+        """
         if self._stream.source.get("windows"):
             asked = [str(text) for text in self._stream.source["windows"]]
         elif self.every is None:
@@ -114,7 +117,8 @@ class StreamFigures:
                 found.setdefault(window.longest(self.every), window)
             except InvalidArgument:  # no whole number of steps
                 continue
-        return tuple(found[length] for length in sorted(found))
+        shortest = min(found, default=0)
+        return tuple(found[length] for length in sorted(found) if length <= max(self.t, shortest))
 
     def bars(self, window: Window) -> pl.DataFrame:
         """Return the figure of each window, one after the other; see `window_figures`."""

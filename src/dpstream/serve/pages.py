@@ -18,7 +18,7 @@ from dpstream.store.composition import in_words
 __all__ = ["error_page", "overview_page", "stream_page"]
 
 #: So many of the last rows are in the table of a page; the downloads have all of them.
-ROWS_SHOWN = 60
+ROWS_SHOWN = 30
 #: So many categories, those with the largest totals, have pictures of their own.
 CATEGORIES_DRAWN = 24
 DOWNLOADS = {"csv": "CSV", "json": "JSON", "parquet": "Parquet"}
@@ -195,6 +195,8 @@ def _charts(stream: StreamFigures) -> list[Element]:
     subjects: list[str | None] = [*drawn] or [None]
     found = []
     for window in stream.windows:
+        if stream.bars(window)["from"].n_unique() < 2:  # which the numbers at the top say
+            continue
         figures = [_bars(stream, window, name) for name in subjects]
         title = element("h2", f"Each {window.words}" if window.count > 1 else f"Each {window.words.split()[1]}")
         found.append(element("section", title, element("div", *figures, class_="several" if drawn else None)))

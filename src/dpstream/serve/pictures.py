@@ -20,7 +20,7 @@ __all__ = ["bar_picture", "chart_data", "sparkline", "total_picture"]
 
 RealArray = NDArray[np.float64]
 WIDTH, HEIGHT = 720.0, 260.0
-LEFT, RIGHT, TOP, BOTTOM = 66.0, 10.0, 10.0, 30.0
+LEFT, RIGHT, TOP, BOTTOM = 90.0, 10.0, 10.0, 34.0
 #: So many bars have room in a picture that is 390 pixels wide; the last ones are drawn.
 MOST_BARS = 62
 #: So many points of a line; of a longer stream some, evenly, and the last.
@@ -134,7 +134,7 @@ class _Scale:
                 element("line", class_="zero" if number == 0 else "grid", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y)
             )
             shown = f"{number:,.0f}" if self._step >= 1 else f"{number:,.6g}"
-            found.append(element("text", shown, x=LEFT - 6, y=y + 4, text_anchor="end"))
+            found.append(element("text", shown, x=LEFT - 6, y=y + 5, text_anchor="end"))
         return found
 
 

@@ -42,9 +42,11 @@
       figure.append(place);
     }
     const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--soft"), automargin: true };
-    const shown = data.kind === "bars" && data.x.length > 62 && isNaN(data.x[0]) ? { range: [data.x[data.x.length - 62], data.x[data.x.length - 1]] } : {};
-    const layout = { margin: { l: 50, r: 10, t: 10, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("--ink") }, showlegend: false, xaxis: { ...axis, ...shown }, yaxis: axis };
-    return window.Plotly.react(place, traces(data), layout, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] }).then(() => figure.classList.add("drawn"));
+    const count = data.x.length;
+    // Windows stand side by side, however long they are; of many, the last are in view and the rest is scrolled to.
+    const shown = data.kind === "bars" ? { type: "category", nticks: 8, range: [Math.max(count - 62, 0) - 0.5, count - 0.5] } : {};
+    const layout = { margin: { l: 50, r: 10, t: 10, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("--ink") }, showlegend: false, hovermode: "x", xaxis: { ...axis, ...shown }, yaxis: axis };
+    return window.Plotly.react(place, traces(data), layout, { responsive: true, scrollZoom: false, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] }).then(() => figure.classList.add("drawn"));
   }
 
   function enhance() {

@@ -1,0 +1,191 @@
+"""The page in a real browser: it renders, moves when a step closes, and does without scripts, width or light."""
+
+import functools
+import http.server
+import os
+import threading
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+import dpstream as dp
+from dpstream.serve import live
+from dpstream.serve.export import export_site
+from dpstream.serve.figures import slug_of
+from tests.serve.conftest import EVIL, Served, made, open_visits, path  # noqa: F401
+
+#: Debian's; Playwright's own browser need not be there.
+CHROMIUM = os.environ.get("DPSTREAM_CHROMIUM", "/usr/bin/chromium")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync"]
+WARDS = f"/streams/{slug_of('by ward/2026')}.html"
+PAGES = ("/", "/streams/visits.html", WARDS, f"/streams/{slug_of(EVIL)}.html", f"/streams/{slug_of('x' * 200)}.html")
+PATIENCE = 60_000
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as driver:
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def opened(browser):
+    """A function that opens a page; at the end no page may have had an error, or have asked for anything elsewhere."""
+    contexts, faults = [], []
+
+    def open_page(address, **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("dialog", lambda dialog: (faults.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: "//127.0.0.1:" in request.url or faults.append(request.url))
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert [fault for fault in faults if not fault.startswith(("blob:", "data:"))] == []
+
+
+@pytest.fixture(scope="module")
+def server(made):  # noqa: F811
+    with Served(made / "counts.db") as server:
+        yield server
+
+
+def test_pages_render_and_charts_can_be_hovered(opened, server):
+    page = opened(server.address)
+    page.get_by_role("link", name="visits", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("visits")
+    expect(page.locator("figure.drawn")).to_have_count(4, timeout=PATIENCE)
+    chart = page.locator("figure .chart").first
+    place = chart.locator(".nsewdrag")
+    place.hover(position={"x": 100, "y": 100})
+    place.hover(position={"x": 120, "y": 110})
+    expect(chart.locator(".hovertext").first).to_contain_text("±")
+
+
+def test_a_step_closes_and_the_chart_moves(opened, path, monkeypatch):  # noqa: F811
+    """Without a reload; and again after the server was stopped, steps were released, and it was started."""
+    monkeypatch.setattr(live, "LOOK_SECONDS", 0.05)
+
+    def shown_of(page):
+        return page.evaluate("document.querySelector('.chart').data[0].y.length")
+
+    with dp.Store(path) as store:
+        visits = open_visits(store)
+        server = Served(path)
+        try:
+            page = opened(f"{server.address}/streams/visits.html")
+            page.evaluate("window.never = 'reloaded'")
+            page.wait_for_selector("figure.drawn")
+            page.wait_for_selector("body[data-connected=yes]")
+            assert shown_of(page) == 100
+            release = visits.add(100)
+            page.wait_for_selector("body[data-step='101']")
+            page.wait_for_function("document.querySelector('.chart')?.data?.[0].y.length === 101")
+            expect(page.locator("#content")).to_contain_text(f"{release:,}")
+            expect(page.get_by_role("status")).to_have_text("New: step 101.")
+            server.stop()
+            page.wait_for_selector("body[data-connected=no]")
+            last = visits.extend([100] * 5)[-1]
+            server = Served(path, server.port)
+            page.wait_for_selector("body[data-step='106']")
+            expect(page.locator("#content")).to_contain_text(f"{last:,}")
+            assert page.evaluate("window.never") == "reloaded"
+        finally:
+            server.stop()
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_without_scripts_it_is_whole(opened, server, address):
+    page = opened(server.address + address, java_script_enabled=False)
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    if address == "/streams/visits.html":
+        assert page.locator("figure svg.picture:visible").count() == 4
+        with page.expect_download() as download:
+            page.get_by_role("link", name="CSV").click()
+        assert download.value.suggested_filename == "visits.csv"
+
+
+@pytest.mark.parametrize("address", PAGES)
+@pytest.mark.parametrize("scripts", [True, False])
+def test_it_fits_a_telephone(opened, server, address, scripts):
+    page = opened(server.address + address, viewport={"width": 390, "height": 844}, java_script_enabled=scripts)
+    if scripts and page.locator("figure").count():
+        page.wait_for_selector("figure.drawn")
+    wide = page.locator("main, h1, p, figure, section").evaluate_all(
+        "found => Math.max(...found.map(one => one.getBoundingClientRect().right))"
+    )
+    assert wide <= 390
+
+
+def contrast(page, selector):
+    """The contrast of an element's text with the page, as WCAG 2 defines it."""
+    colours = page.evaluate(
+        """selector => [getComputedStyle(document.querySelector(selector)).color,
+                        getComputedStyle(document.body).backgroundColor]""",
+        selector,
+    )
+
+    def luminance(colour):
+        parts = [int(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted(map(luminance, colours))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read(opened, server, scheme):
+    """At least 4.5, which is WCAG's level AA."""
+    page = opened(f"{server.address}/streams/visits.html", color_scheme=scheme)
+    for selector in ("h1", ".state", "a[href]", "caption", "figcaption", "td", "small", "footer"):
+        assert contrast(page, selector) >= 4.5, selector
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
+    assert dark == (scheme == "dark")
+
+
+def test_keyboard_and_screen_readers(opened, server):
+    """Every picture has a name, every table a caption; wide tables scroll by keyboard; the first key skips ahead."""
+    page = opened(server.address + WARDS)
+    for picture in page.locator("svg[role=img]").all():
+        assert picture.locator("title").text_content()
+    assert page.locator("table").count() == page.locator("table > caption").count()
+    assert page.locator("th:not([scope])").count() == 0
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "To the content"
+    assert page.locator("[role=region][tabindex='0'][aria-label]").count() == 2
+    assert page.evaluate("document.documentElement.lang") == "en"
+
+
+def test_print(opened, server):
+    """The pictures of the server are printed, not the charts of the script."""
+    page = opened(f"{server.address}/streams/visits.html")
+    page.wait_for_selector("figure.drawn")
+    page.emulate_media(media="print")
+    assert page.locator(".chart:visible").count() == 0
+    assert page.locator("figure svg.picture:visible").count() == 4
+    assert page.pdf().startswith(b"%PDF")
+
+
+def test_files_work_on_any_server(opened, made, tmp_path):  # noqa: F811
+    export_site(made / "counts.db", tmp_path)
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as plain:
+        threading.Thread(target=plain.serve_forever).start()
+        try:
+            page = opened(f"http://127.0.0.1:{plain.server_port}/index.html")
+            page.get_by_role("link", name="visits", exact=True).click()
+            expect(page.locator("figure.drawn")).to_have_count(4, timeout=PATIENCE)
+            page.get_by_role("link", name="All streams").click()
+            expect(page.get_by_role("heading", level=1)).to_have_text("Private running totals")
+        finally:
+            plain.shutdown()
