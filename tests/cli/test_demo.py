@@ -9,7 +9,8 @@ from pathlib import Path
 
 import polars as pl
 
-from dpstream.cli.demo import MOST_VISITS, _program, _try_next, make_visits
+from dpstream.cli.demo import MOST_VISITS, _program, _to_look, _try_next, make_visits
+from dpstream.store import PublishedStore
 
 
 def test_the_next_commands_can_be_pasted(tmp_path, monkeypatch):
@@ -34,6 +35,9 @@ def test_the_next_commands_can_be_pasted(tmp_path, monkeypatch):
         if "count" in command:
             assert found.stdout.startswith("step,start,")
             assert "warning" not in found.stderr
+    *program, file = shlex.split(_to_look(folder))
+    assert program == [".venv/bin/dpstream", "serve"]
+    assert {info.name for info in PublishedStore(file).streams()} == {"count", "patients"}
     left_out = visits.height - visits.group_by("patient").len()["len"].clip(upper_bound=MOST_VISITS).sum()
     assert f"{100 * left_out / visits.height:.0f} % too low" in remark
     assert left_out / visits.height < 0.1

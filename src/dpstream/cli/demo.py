@@ -66,6 +66,12 @@ def demo(
     console.rule("[bold]Try next")
     for line in _try_next(folder, visits):
         console.print(line, soft_wrap=True)
+    console.print(f"As a page, once these are done:\n  {_to_look(folder)}", soft_wrap=True)
+
+
+def _to_look(folder: Path) -> str:
+    """The command that shows the streams of "Try next" as a page."""
+    return f"{_program()} serve {shlex.quote(f'{folder}/visits.db')}"
 
 
 def _try_next(folder: Path, visits: pl.DataFrame) -> list[str]:

@@ -191,7 +191,10 @@ class Figures:
 
     def __init__(self, path: str | Path) -> None:
         self.store = PublishedStore(path)
-        self._lock = threading.RLock()
+        #: Of what is kept; held for a moment only. Whoever makes something holds one of the others meanwhile, so that
+        #: it is made once, and whoever asks for something else does not wait.
+        self._lock = threading.Lock()
+        self._makers = [threading.RLock() for _ in range(64)]
         self._state: tuple[Any, ...] | None = None
         self._kept: dict[str, Any] = {}
 
@@ -219,26 +222,23 @@ class Figures:
 
     def kept(self, name: str, make: Callable[[], T]) -> T:
         """Return what `make` returns, from memory if the store's file has not changed since it was made."""
-        with self._lock:
-            state, settled = self._file_state()
-            if state != self._state:
-                self._kept.clear()
-                self._state = state if settled else None
-            if name in self._kept:
-                return cast("T", self._kept[name])
+        with self._makers[hash(name) % len(self._makers)]:
+            found = self.at_hand(name)
+            if found is not None:
+                return cast("T", found)
+            before, settled = self._file_state()
             made = make()
-            if self._state is not None and self._file_state()[0] == state:
-                self._kept[name] = made
+            with self._lock:
+                if settled and self._file_state()[0] == before:
+                    if self._state != before:
+                        self._kept, self._state = {}, before
+                    self._kept[name] = made
             return made
 
     def at_hand(self, name: str) -> Any:
-        """Return what `kept` has in memory under this name, without waiting; None if there is nothing."""
-        if not self._lock.acquire(blocking=False):
-            return None
-        try:
+        """Return what `kept` has in memory under this name and is not out of date; None if there is nothing."""
+        with self._lock:
             return self._kept.get(name) if self._state is not None and self._file_state()[0] == self._state else None
-        finally:
-            self._lock.release()
 
     def _file_state(self) -> tuple[tuple[Any, ...], bool]:
         """What changes when the store does, and whether the last change was long enough ago."""

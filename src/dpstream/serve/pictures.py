@@ -139,13 +139,13 @@ class _Scale:
 
 
 def _dates(texts: list[str], x: Any) -> list[Element]:
-    """Up to four labels below a picture: the first and the last at its edges."""
-    count = len(texts)
-    chosen = sorted({round(i * (count - 1) / 3) for i in range(4)})
-    found = []
-    for i in chosen:
-        anchor = "start" if i == 0 and count > 1 else "end" if i == count - 1 and count > 1 else "middle"
-        found.append(element("text", texts[i], x=x(i), y=HEIGHT - 9, text_anchor=anchor))
+    """Labels below a picture: the first and the last at its edges, and one in the middle, so that none meet."""
+    y, middle, found = HEIGHT - 9, len(texts) // 2, []
+    if len(texts) > 1:
+        found.append(element("text", texts[0], x=LEFT, y=y, text_anchor="start"))
+        found.append(element("text", texts[-1], x=WIDTH - RIGHT, y=y, text_anchor="end"))
+    if len(texts) % 2:
+        found.append(element("text", texts[middle], x=x(middle), y=y, text_anchor="middle"))
     return found
 
 
