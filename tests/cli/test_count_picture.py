@@ -92,7 +92,7 @@ def test_dates_that_read_well():
     assert "00:00\n1 Jan 2026" in labels
 
 
-@pytest.mark.parametrize("count_of_categories", [1, 3, 6, 8, 12, 40])
+@pytest.mark.parametrize("count_of_categories", [1, 6, 40])
 def test_categories_are_lines_with_bands_and_a_legend_that_hides_nothing(count_of_categories):
     names = [f"ward {i}" for i in range(count_of_categories)]
     picture = ReleasePicture(released(100, names), "1w")
@@ -284,11 +284,10 @@ def test_pictures_of_a_run(same_noise, tmp_path):  # noqa: F811
     log = write(month(), tmp_path, "csv")
     arguments = (log, "--time", "when", "--rho", 0.5, "--horizon", 40, "--by", "ward", "--values", ",".join(WARDS))
     arguments += ("--from", "2026-01-30", "--through", "2026-02-18", "--windows", "7d", "--label", "visits")
-    for name in ("out.png", "out.svg", "out.pdf", "out.html"):
+    for name in ("out.svg", "out.pdf", "out.html"):
         result = count(*arguments, "--title", "A clinic", "--plot", tmp_path / name, "--output", tmp_path / "out.csv")
         assert result.exit_code == 0, result.output
         assert "warning" not in result.stderr
-    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out.pdf").read_bytes().startswith(b"%PDF")
     svg, page = (tmp_path / "out.svg").read_text(), (tmp_path / "out.html").read_text()
     for words in ("visits per 7 days", "visits in total", "A clinic", "95 % band", *WARDS):
@@ -316,7 +315,7 @@ def test_the_truth_warns(same_noise, tmp_path):  # noqa: F811
 def test_all_runs_are_drawn_and_their_truth(tmp_path, monkeypatch):
     log = tmp_path / "log.csv"
     found = []
-    monkeypatch.setattr("dpstream.cli.count_run.write_releases", lambda picture, target: found.append(picture))
+    monkeypatch.setattr("dpstream.cli.count_run.write_releases", lambda picture, *_: found.append(picture))
     for last, rows in (("2026-01-02", "2026-01-01\n2026-01-02\n2026-01-02\n"), ("2026-01-04", "2026-01-04\n")):
         log.write_text("when\n" + rows)
         arguments = (
