@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -28,6 +28,25 @@ def plan(
     ] = 1,
     categories: Annotated[
         int | None, typer.Option(help="The number of categories that are counted.", rich_help_panel=DATA)
+    ] = None,
+    discover: Annotated[
+        bool,
+        typer.Option(
+            "--discover",
+            help="Categories are names that nobody listed beforehand: from how many people on one is published.",
+            rich_help_panel=DATA,
+        ),
+    ] = False,
+    names_per_person: Annotated[
+        int | None,
+        typer.Option(help="With --discover: how many names one person may bring, in all.", rich_help_panel=DATA),
+    ] = None,
+    per_name: Annotated[
+        int | None,
+        typer.Option(
+            help="With --discover: how much one person may add to one name, in all; 1 if left out.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     windows: Annotated[
         str | None,
@@ -71,9 +90,19 @@ def plan(
 
     Example: dpstream plan --epsilon 1 --delta 1e-6 --horizon 90 --windows 1d,7d,1mo
 
+    Example: dpstream plan --epsilon 6 --delta 1e-9 --horizon 365 --discover --names-per-person 32
+
     Example: dpstream plan --epsilon 1 --unbounded --categories 10 --max-contributions 3
     """
     given = dict(locals())
+    for option in ("discover", "names_per_person", "per_name"):
+        del given[option]
+    if discover:
+        _plan_names(given, names_per_person, per_name)
+        return
+    for option, value in (("--names-per-person", names_per_person), ("--per-name", per_name)):
+        if value is not None:
+            raise InvalidArgument(option, value, "used with --discover")
     if (horizon is None) != unbounded:
         raise InvalidArgument(
             "the horizon", "neither" if horizon is None else "both", "given as --horizon N, or as --unbounded"
@@ -91,3 +120,45 @@ def plan(
     from dpstream.cli.plan_run import run_plan
 
     run_plan(**given)
+
+
+def _plan_names(given: dict[str, Any], names_per_person: int | None, per_name: int | None) -> None:
+    """Check the options that go with --discover, and answer."""
+    if given["horizon"] is None:
+        raise InvalidArgument("--horizon", None, "given with --discover: the threshold looks at every step")
+    if names_per_person is None:
+        raise InvalidArgument("--names-per-person", None, "given with --discover: how many names one person may bring")
+    # Of everything else only budget, windows, confidence and the form of the answer have a meaning here.
+    plain: dict[str, Any] = {
+        "unbounded": False,
+        "max_contributions": 1,
+        "categories": None,
+        "target_error": None,
+        "pure": False,
+    }
+    plain |= {"objective": "max", "memory": None, "optimal": False, "plot": None, "bound": 1}
+    for name, value in plain.items():
+        if given.get(name, value) != value:
+            raise InvalidArgument(f"--{name.replace('_', '-')}", given[name], "left out with --discover")
+    if given["rho"] is not None or given["epsilon"] is None or given["delta"] is None:
+        raise BudgetError(
+            "the budget",
+            "--rho" if given["rho"] is not None else "no --delta" if given["epsilon"] is not None else "none",
+            "given as --epsilon and --delta with --discover: no noise hides that a name was brought at all, only the"
+            " small chance delta that it is published too early",
+        )
+    from dpstream.cli.budget_options import budget_of
+    from dpstream.cli.plan_names import plan_names
+    from dpstream.events.calendar import check_every
+    from dpstream.events.windows import fitting_lengths, windows_of
+
+    asked = () if given["windows"] is None else windows_of(given["windows"])
+    plan_names(
+        budget_of(given["rho"], given["epsilon"], given["delta"]),
+        given["horizon"],
+        names_per_person=names_per_person,
+        per_name=1 if per_name is None else per_name,
+        windows=fitting_lengths(asked, check_every(given["every"]), given["horizon"]),
+        confidence=given["confidence"],
+        as_json=given["as_json"],
+    )

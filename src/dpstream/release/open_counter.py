@@ -376,7 +376,7 @@ class OpenCounter:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the arrays take; the dict of names takes about as much again."""
+        """How many bytes the arrays take, without the texts of the names: **not private**."""
         arrays = [self._state.counts, self._state.people, self._state.shown, *self._state.releases]
         rows = [self._rows] if self._people_rows is None else [self._rows, self._people_rows[1]]
         return sum(array.nbytes for array in arrays) + sum(row.nbytes for row in rows) + self._limit.nbytes
