@@ -75,8 +75,8 @@ def test_late_rows_can_be_left_out_or_refused(stream):
     result = stream("02 03", "--through", "2026-01-03", "--late", "refuse")
     refused(
         result,
-        "line 2, column 'when': expected a row of a step that is not released yet (the last release is that of"
-        " 2026-01-02), got '2026-01-02 00:00:00'; --late next counts late rows in the next step, --late drop leaves",
+        "line 2, column 'when': expected a row of a step that is not released yet (from 2026-01-03 on), got"
+        " '2026-01-02 00:00:00'; --late next counts late rows in the next step, --late drop leaves",
     )
     untouched(stream)
     result = stream("02 03", "--through", "2026-01-03", "--late", "drop")
@@ -306,12 +306,16 @@ def test_a_successor_goes_on_with_the_total(stream):
     log = ("--store", stream.store, "--windows", "7d")
     result = count(stream.store.parent / "log.csv", *log, "--through", "2026-02-01")
     assert result.exit_code == 0, result.output
-    assert "1 row from before the first step was not counted" in result.stderr
+    assert "1 row came late, for steps that were released before" in result.stderr
     (row,) = csv.DictReader(io.StringIO(result.stdout))
-    assert (row["step"], row["start"], row["value"], row["last_7d"]) == ("32", "2026-02-01", "5", "2")
-    assert [row["value"] for row in counted("-", *log, "--through", "2026-02-02", input="when\n")] == ["6"]
+    assert (row["step"], row["start"], row["value"], row["last_7d"]) == ("32", "2026-02-01", "6", "3")
+    assert [row["value"] for row in counted("-", *log, "--through", "2026-02-02", input="when\n")] == ["7"]
     everything = counted("-", *log, "--through", "2026-02-02", "--all", input="when\n")
-    assert [int(row["value"]) for row in everything] == [1] + [3] * 29 + [4, 5, 6]
+    assert [int(row["value"]) for row in everything] == [1] + [3] * 29 + [4, 6, 7]
+    assert (
+        "1 row from before the first step was not counted"
+        in count("-", *log, "--through", "2026-02-03", input="when\n2025-12-31\n2026-02-03\n").stderr
+    )
 
 
 # -- guard rails --------------------------------------------------------------------------------------------------

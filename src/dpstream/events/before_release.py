@@ -71,7 +71,8 @@ def _check_late(run: CountRun, tally: TimeTally) -> None:
     seen, old = run.seen, tally.old
     if not old or run.options.late == "drop":
         return
-    last = str(tally.calendar.shown(seen - 1, 1)[0])
+    tally.calendar.lay_out(seen + 1)
+    last = str(tally.calendar.shown(seen - 1, 1)[0]) if seen else f"before {tally.calendar.shown(0, 1)[0]}"
     if seen >= tally.horizon:
         raise StreamEnded(name=run.options.name, horizon=tally.horizon, last=last)
     if run.options.late is not None:
@@ -86,6 +87,8 @@ def _check_late(run: CountRun, tally: TimeTally) -> None:
 def _looks_like_whole_log(run: CountRun, tally: TimeTally) -> int | None:
     """The first released step that has rows, if from there on all steps have at least what was counted then."""
     assert run.store is not None  # noqa: S101
+    if not run.seen:  # late rows are those of the streams before
+        return None
     given = tally.inputs(0, run.seen).reshape(run.seen, -1)
     touched = given.any(axis=1)
     if not touched.any():

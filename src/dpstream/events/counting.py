@@ -102,6 +102,7 @@ class CountRun:
         self.store = store or store_at(options.store)
         info = None if self.store is None else stream_named(self.store, options.name)
         self.seen = self.published = 0 if info is None else info.t
+        self._steps_before = 0 if info is None else info.steps_before
         kept = {} if info is None else kept_settings(info)
         start = _first_step(options) or kept.get("start") if options.time else None
         self.options = replace(options, start=start)
@@ -219,6 +220,7 @@ class CountRun:
             seen=self.seen,
             row_filter=options.row_filter(),
             late=(options.late or "next") if self.in_ledger else "drop",
+            earlier=self._steps_before if self.in_ledger else 0,
             past_the_end="dpstream store extend starts a stream that carries the total over" if self.seen else "",
         )
 

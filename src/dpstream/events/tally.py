@@ -190,6 +190,8 @@ class TimeTally(Tally):
     seen, late
         So many steps were released before, and what becomes of their rows. They are also added up apart, to be
         recognised.
+    earlier
+        So many steps of streams that this one goes on with are before the first: their rows are late, too.
     past_the_end
         What can be done about rows after the last step there may be, for the message.
 
@@ -219,10 +221,12 @@ class TimeTally(Tally):
         seen: int = 0,
         late: Late = "drop",
         past_the_end: str = "",
+        earlier: int = 0,
         row_filter: RowFilter | None = None,
     ) -> None:
         super().__init__(measure, people, horizon, row_filter)
         self._past_the_end = past_the_end
+        self._earlier = 0 if late == "drop" else earlier
         self._old_rows = late
         self.parts: list[Part] = []
         self._timestamps = timestamps
@@ -282,7 +286,7 @@ class TimeTally(Tally):
             self.rows += height
             return
         steps = self._placed(table, moments)
-        rows = np.flatnonzero(steps >= 0) if steps.min() < 0 else np.arange(height)
+        rows = np.flatnonzero(steps >= -self._earlier) if steps.min() < 0 else np.arange(height)
         self.before += height - rows.size
         if rows.size and self._order in ("sorted", "late"):
             rows = self._in_order(table, steps, rows, moments)
@@ -376,8 +380,10 @@ class TimeTally(Tally):
         if not late or self._old_rows != "next":
             return steps
         self._reach(self.seen + 1)
-        cells = steps[old] if places is None else steps[old] * self._width + places[old]
-        self._add(cells, None if amounts is None else amounts[old])
+        old &= steps >= 0
+        if old.any():
+            cells = steps[old] if places is None else steps[old] * self._width + places[old]
+            self._add(cells, None if amounts is None else amounts[old])
         return np.maximum(steps, self.seen)
 
     def _refuse_old(self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp], moments: pl.Series) -> None:
@@ -385,14 +391,20 @@ class TimeTally(Tally):
         if old.any():
             assert self.calendar is not None  # noqa: S101
             row = int(rows[old.argmax()])
+            open_from = self._first_open()
             raise RowRefused(
                 where=table.where(row),
                 column=self._timestamps.column,
                 given=str(moments[row]),
-                allowed=f"a row of a step that is not released yet (the last release is that of"
-                f" {self.calendar.shown(self.seen - 1, 1)[0]})",
+                allowed=f"a row of a step that is not released yet (from {open_from} on)",
                 remedy="late='next' counts late rows in the next step, late='drop' leaves them out",
             )
+
+    def _first_open(self) -> str:
+        """When the first step begins that was not released before."""
+        assert self.calendar is not None  # noqa: S101
+        self.calendar.lay_out(self.seen + 1)
+        return str(self.calendar.shown(self.seen, 1)[0])
 
     @property
     def _end(self) -> int:
