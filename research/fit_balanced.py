@@ -35,7 +35,8 @@ def fit(horizon, buffers, start, sharpness):
     steps = time_grid(horizon, mirrored=True)
     norms = ThinnedNorms(steps, epsilon_for(horizon), buffers)
     before = np.maximum(steps - 1, 0.75)
-    bases = [spline_basis(normal_time(t, horizon), KNOTS) for t in (steps, before)]
+    at, earlier = (spline_basis(normal_time(t, horizon), KNOTS) for t in (steps, before))
+    bases = [at, at - earlier]
     if start is None:
         left_over = horizon - steps + 1
         log_q = 0.5 * np.log((np.log(left_over + 0.3) + np.euler_gamma + 4 * np.log(2)) / np.pi)

@@ -24,6 +24,9 @@ from scipy.optimize import minimize
 
 from dpstream.mechanisms.exponentials import zolotarev
 
+#: A buffer has forgotten the start after this many of its own life times.
+FORGOTTEN = 12.0
+
 
 def time_grid(horizon: int, *, mirrored: bool, single: int = 32, per_octave: int = 24) -> np.ndarray:
     """Steps 1..`single`, then `per_octave` an octave; `mirrored`: as dense at the end as at the start."""
@@ -39,6 +42,20 @@ def spline_basis(u: np.ndarray, knots: np.ndarray) -> np.ndarray:
     """Cubic B-splines on `knots` at u."""
     padded = np.concatenate([[knots[0]] * 3, knots, [knots[-1]] * 3])
     return BSpline(padded, np.eye(padded.size - 4), 3)(np.clip(u, knots[0], knots[-1]))
+
+
+def spline_rises(steps: np.ndarray, knots: np.ndarray) -> np.ndarray:
+    """Rises of the cubic B-splines in ln t from t - 1 to t; 0 at t = 1.
+
+    Differences of values would leave rounding errors of 2^-53 where a rise is about 1/t: at t = 2^50 nothing else. So
+    late rises are Taylor's series in ln t, which ends for a cubic (but for the few steps that hold a knot).
+    """
+    padded = np.concatenate([[knots[0]] * 3, knots, [knots[-1]] * 3])
+    spline = BSpline(padded, np.eye(padded.size - 4), 3)
+    u, width = np.clip(np.log(steps), knots[0], knots[-1]), -np.log1p(-1 / np.maximum(steps, 2.0))[:, None]
+    series = spline(u, 1) * width - spline(u, 2) * width**2 / 2 + spline(u, 3) * width**3 / 6
+    values = spline(u) - spline(np.log(np.maximum(steps - 1, 1.0)))
+    return np.where((steps < 2**12)[:, None], values, series)
 
 
 def _geometric_sums(length: jnp.ndarray, rate: jnp.ndarray) -> tuple[jnp.ndarray, jnp.ndarray]:
@@ -107,19 +124,22 @@ class ThinnedNorms:
         self.pair_filter = _one_pole(steps, jnp.asarray(right.rates[1:][a] + right.rates[1:][b]))
         self.sum_filter = _one_pole(steps, jnp.zeros(1))
 
-    def __call__(self, log_p, log_p_before, log_q):
-        """`log_p_before` is log p one step before each grid point; its first entry is not used."""
+    def __call__(self, log_p, log_p_rise, log_q):
+        """`log_p_rise` is log p at each grid point minus log p one step before; its first entry is not used."""
         pairs, single = jnp.ones((1, self.a.size)), jnp.ones((1, self.v.size))
         q2 = jnp.exp(2 * log_q)[:, None]
         heard = _forward(q2 * pairs, *self.row_filter) - q2
         rows = 2 * log_p + jnp.log(q2[:, 0] + heard @ self.row_weights)
         x = jnp.exp(-log_p)
-        before = jnp.exp(-log_p_before).at[0].set(0.0)
-        rise = (x - before)[:, None]
+        rise = (-x * jnp.expm1(log_p_rise)).at[0].set(x[0])[:, None]
+        before = (x * jnp.exp(log_p_rise)).at[0].set(0.0)
         slow = self.gaps / (1 - self.gaps) * (_forward(x[:, None] * single, *self.filter) - x[:, None])
         # Σ_k η^(t-k) (x_k - x_{k-1}) = x_t - slow_t: the left side suits buffers that have forgotten the start, the
-        # right side those that have not, where the rises since the start would have to cancel.
-        risen = jnp.where(self.gaps * self.steps[:, None] > 1, _forward(rise * single, *self.filter), x[:, None] - slow)
+        # right side those that have not, where the rises since the start would have to cancel. The first x is 10^5
+        # times the last at 2^50, so that a start must be forgotten to e^-12 before errors of interpolation do no harm.
+        risen = jnp.where(
+            self.gaps * self.steps[:, None] > FORGOTTEN, _forward(rise * single, *self.filter), x[:, None] - slow
+        )
         Y = rise[:, 0] + (risen - rise) @ self.v + self.integral * before
         u = slow * self.v
         inverse = 1 / q2
@@ -133,16 +153,17 @@ class ThinnedNorms:
 def minimise_largest(norms, bases, start, *, sharpness, iterations, pull=1e-5, bend=0.0, even=0.0, offset=0.0):
     """Fit spline coefficients (p, then q) to minimise max rows - offset, plus max columns, in logarithms.
 
+    `bases` are the splines at the grid points, and their rises over the step before each.
     The maxima are softened (log-sum-exp), sharper and sharper. `pull` holds the coefficients near `start` and the
     mean of log p near 0: it settles what the maximum leaves open, such as a constant moved from p to q. `bend` is the
     price of second differences, `even` that of rows after the tenth that fall more than 5 % below the largest.
     """
-    at, before = (jnp.asarray(basis) for basis in bases)
+    at, rises = (jnp.asarray(basis) for basis in bases)
     m = at.shape[1]
     anchor = jnp.asarray(start)
 
     def both(z):
-        rows, columns = norms(at @ z[:m], before @ z[:m], at @ z[m:])
+        rows, columns = norms(at @ z[:m], rises @ z[:m], at @ z[m:])
         return rows - offset, columns
 
     def loss(z, P):

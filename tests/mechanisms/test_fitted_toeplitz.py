@@ -89,8 +89,12 @@ def test_errors_of_windows(horizon, windows, expected):
     found = [made.max_variance(window=w) for w in windows]
     ratios = [f / e for f, e in zip(found, expected, strict=True)]
     print(horizon, windows, np.round(found, 3), np.round(ratios, 4))
-    assert max(ratios) <= 1.01
+    # The file's values are of columns that are not normalised, and 1.01 times them was asked for.
+    assert max(ratios) <= 0.995
+    assert made.normalized
     assert made.memory <= 5
+    plain = FittedToeplitz.fit(horizon, windows=windows, normalized=False)
+    assert max(plain.max_variance(window=w) / e for w, e in zip(windows, expected, strict=True)) <= 1.01
     assert made.interlacing
 
 
@@ -99,6 +103,27 @@ def test_windows_are_better_served_than_by_the_best_total():
     balanced = mechanisms.BalancedToeplitz(365)
     assert made.max_variance(window=1) < 0.25 * balanced.max_variance(window=1)
     assert made.max_variance(window=30) < 0.8 * balanced.max_variance(window=30)
+
+
+def test_normalised_columns_are_fitted_to_windows_themselves():
+    """Fitting before normalising leaves 2.5 % of V: the last increments then carry less noise than they may."""
+    windows = (1, 7, 30, 365)
+    made, plain = (FittedToeplitz.fit(365, windows=windows, normalized=n) for n in (True, False))
+    after = FittedToeplitz(365, plain.poles, plain.zeros, normalized=True)
+    alone = [1.0, 3.524, 6.413, 8.668]
+
+    def worst(m):
+        return max(m.max_variance(window=w) / v for w, v in zip(windows, alone, strict=True))
+
+    assert worst(made) < 0.98 * worst(after) < 0.98 * worst(plain)
+    assert all(complex(round(p.real, 12), round(p.imag, 12)) == p for p in map(complex, made.poles + made.zeros))
+
+
+def test_the_better_of_several_fits_is_returned():
+    epochs = Participation(3, 39)
+    best = FittedToeplitz.fit(165, participation=epochs)
+    each = [FittedToeplitz.fit(165, participation=epochs, complex_pairs=pairs) for pairs in (False, True)]
+    assert best.max_variance(participation=epochs) == min(m.max_variance(participation=epochs) for m in each)
 
 
 def test_mean_over_windows():
@@ -143,25 +168,29 @@ def test_sensitivity_against_all_patterns(poles, zeros, times, separation, norma
 
 
 @pytest.mark.parametrize("normalized", [True, False])
-def test_the_bound_on_a_grid_is_that_on_every_truncation_and_lag(normalized):
+def test_the_bound_on_a_grid_is_that_on_every_truncation_and_lag(normalized, monkeypatch):
     """Against all M and l, one by one: never below, and not far above."""
     r = rational_series(np.array(PAIR_ZEROS) ** 0.2, np.array(PAIR_POLES) ** 0.2)
     for n, k, b in ((400, 6, 40), (700, 30, 11), (300, 2, 299), (50, 50, 1)):
         c = r.at(np.arange(n, dtype=float))
         squares = np.cumsum(c * c)
-        products = np.zeros(n)
+        products = np.zeros((n + 1, n))  # of columns `lag` apart, the later one with `count` entries
         for lag in range(b, n):
             sums = np.abs(np.cumsum(c[: n - lag] * c[lag:]))
-            if normalized:
-                sums = sums / np.sqrt(squares[: n - lag] * squares[lag:])
-            products[lag] = sums.max()
-        envelope = np.maximum.accumulate(products[::-1])[::-1]
-        exact = k * (1.0 if normalized else squares[-1])
-        exact += 2 * sum((k - m) * envelope[m * b] for m in range(1, k) if m * b < n)
+            products[1 : n - lag + 1, lag] = sums / np.sqrt(squares[: n - lag] * squares[lag:]) if normalized else sums
+        largest = np.maximum.accumulate(np.maximum.accumulate(products[::-1, ::-1], axis=0), axis=1)[::-1, ::-1]
+        single = k * (1.0 if normalized else squares[-1])
+        pairs = [(i * b + 1, m * b) for i in range(k - 1) for m in range(1, k - i) if (i + m) * b < n]
+        exact = single + 2 * sum(largest[pair] for pair in pairs)
         bound = lag_envelope_bound(r, n, k, b, normalized=normalized)
-        assert exact * (1 - 1e-12) <= bound <= exact * 1.004
-        coarse = lag_envelope_bound(r, n, k, b, normalized=normalized, growth=0.5)
-        assert coarse >= exact * (1 - 1e-12)
+        assert exact * (1 - 1e-12) <= bound <= exact * 1.00001
+        for growth, following in ((0.5, 256), (1 / 96, 3)):
+            monkeypatch.setattr("dpstream.mechanisms.lag_envelope.MOST_FOLLOWING", following)
+            assert lag_envelope_bound(r, n, k, b, normalized=normalized, growth=growth) >= exact * (1 - 1e-12)
+        monkeypatch.undo()
+        # Columns that others follow are not cut as short as the last: without that the bound would be this.
+        looser = single + 2 * sum((k - m) * largest[1, m * b] for m in range(1, k) if m * b < n)
+        assert bound <= looser * (1 + 1e-12)
 
 
 def random_cases() -> list[tuple[int, Participation, tuple[int, ...] | None]]:
@@ -190,25 +219,26 @@ def test_never_worse_than_the_others_and_never_understated(n, participation, win
         Independent(n),
     ]
     if windows is not None:
-        # Windows nearly as long as the stream gain by normalised columns, which the exact lane streams slowly.
-        made = [FittedToeplitz.fit(n, windows=windows, normalized=normalized) for normalized in (False, True)]
-        references = [FittedToeplitz.fit(n, windows=(w,), buffers=4).max_variance(window=w) for w in windows]
+        made = [FittedToeplitz.fit(n, windows=windows)]
+        references = [
+            FittedToeplitz.fit(n, windows=(w,), buffers=4, normalized=False).max_variance(window=w) for w in windows
+        ]
 
         def worst(m):
             return max(m.max_variance(window=w) / r for w, r in zip(windows, references, strict=True))
 
-        assert min(map(worst, made)) <= 1.001 * min(map(worst, others))
+        assert worst(made[0]) <= min(map(worst, others))
     else:
         made = [
             FittedToeplitz.fit(n, participation=participation),
             FittedToeplitz.fit(n, participation=participation, buffers=2),
             BandedInverse.fit(n, participation=participation),
+            Banded.fit(n, participation=participation),
         ]
-        made += [Banded.fit(n, participation=participation)]
         least = min(m.max_variance(participation=participation) for m in others)
-        # BalancedToeplitz scales both sides, and is 0.2 % better than all of these at n = 840, k = 2, b = 291; the
-        # 1.5 % is room for other cases of two contributions, not a measured gap.
-        allowed = 1.015 if participation.times == 2 else 1.001
+        # Two contributions gain little by a fit, and BalancedToeplitz scales both sides: it is up to 0.5 % better than
+        # all of these (n = 638, k = 2, b = 146). `plan` takes it then; test_plan.py holds that.
+        allowed = 1.01 if participation.times == 2 else 1.0
         assert min(m.max_variance(participation=participation) for m in made) <= allowed * least
     for mechanism in made:
         found = worst_of_random_patterns(mechanism, participation, 100_000 if HEAVY else 2_000, rng)
@@ -302,13 +332,13 @@ def test_bad_poles_and_zeros(poles, zeros, problem):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"windows": (1, 101)}, "windows must be lengths of at most the horizon, 100"),
-        ({"windows": (0, 7)}, "windows must be a whole number of at least 1, got 0"),
-        ({"windows": (7, 1)}, "windows must be at least one length, in increasing order, none twice"),
-        ({"windows": (7, 7)}, "none twice"),
-        ({"windows": ()}, "windows must be at least one length"),
-        ({"windows": 7}, "windows must be a sequence of whole numbers"),
-        ({"windows": (1, 2.5)}, "windows must be a whole number"),
+        ({"windows": (1, 101)}, "windows must be no longer than the horizon, 100 steps"),
+        ({"windows": (0, 7)}, "windows must be whole numbers of steps in rising order"),
+        ({"windows": (7, 1)}, r"in rising order, each once, .*: give windows=\(1, 7\)"),
+        ({"windows": (7, 7)}, r"each once, .*: give windows=\(7,\)"),
+        ({"windows": ()}, "windows must be at least one length, or left out for running totals"),
+        ({"windows": 7}, "windows must be whole numbers of steps in rising order"),
+        ({"windows": (1, 2.5)}, "windows must be whole numbers of steps in rising order"),
         ({"objective": "median"}, "objective must be 'max' or 'mean'"),
         ({"buffers": 0}, "buffers must be a whole number of at least 1"),
         ({"buffers": 13}, "buffers must be at most 12"),

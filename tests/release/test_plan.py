@@ -9,7 +9,9 @@ import dpstream as dp
 from dpstream.budget import noise_scale
 from dpstream.errors import InvalidArgument, NoiseLawError, NothingFits
 from dpstream.mechanisms import AnytimeToeplitz, BalancedToeplitz, BufferedToeplitz, GrowingSmooth, SmoothBinary
-from dpstream.release.plan import TABLES, choose
+from dpstream.release.fitted_candidates import Question, fitted_candidates
+from dpstream.release.plan import choose
+from dpstream.release.plan_rows import TABLES
 
 BUDGET = dp.zcdp(0.5)
 
@@ -184,6 +186,29 @@ def test_windows_get_a_fitted_mechanism():
     assert by_mean.rows[0].window_stddev[1] ** 2 == pytest.approx(by_mean.mechanism.mean_variance(window=7), rel=1e-9)
 
 
+@pytest.mark.parametrize("lane", ["exact", "float"])
+@pytest.mark.parametrize(("horizon", "times", "separation"), [(638, 2, 146), (165, 3, 39)])
+def test_the_first_is_no_worse_than_any_other(horizon, times, separation, lane):
+    """Two contributions far apart are served best by BalancedToeplitz, three by what is fitted to them."""
+    epochs = dp.Participation(times, separation)
+    found = dp.plan(horizon, dp.zcdp(0.5), participation=epochs, lane=lane, shape=100)
+    least = min(
+        m.max_variance(participation=epochs)
+        for m in (dp.mechanisms.BalancedToeplitz(horizon), dp.mechanisms.BufferedToeplitz(horizon))
+    )
+    assert found.mechanism.max_variance(participation=epochs) <= least
+    assert {"Banded", "BandedInverse", "FittedToeplitz"} <= set(names(found))
+    if times > 2:
+        assert found.mechanism.max_variance(participation=epochs) < 0.95 * least
+
+
+def test_counters_beyond_65536_steps_get_no_parts_that_cancel():
+    question = Question(2**16 + 1, "gaussian", dp.Participation(2, 2**14), (), "max", 64, exact=True)
+    offered = list(fitted_candidates(question, {}))
+    assert {type(m).__name__ for m in offered} == {"Independent", "FittedToeplitz"}
+    assert all(m.as_recurrence is not None for m in offered if isinstance(m, dp.mechanisms.FittedToeplitz))
+
+
 def test_pure_windows_are_served_by_what_there_is():
     found = dp.plan(100, dp.pure_dp(1.0), windows=(1, 30))
     assert {type(row.mechanism).__name__ for row in found.rows} >= {"Independent", "SmoothBinary"}
@@ -192,8 +217,8 @@ def test_pure_windows_are_served_by_what_there_is():
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"horizon": 100, "windows": (1, 101)}, "windows must be lengths of at most the horizon, 100"),
-        ({"horizon": 100, "windows": (7, 1)}, "in increasing order"),
+        ({"horizon": 100, "windows": (1, 101)}, "windows must be no longer than the horizon, 100 steps"),
+        ({"horizon": 100, "windows": (7, 1)}, "in rising order"),
         ({"horizon": None, "windows": (1, 7)}, "windows must be left out without a horizon"),
         ({"horizon": 100, "windows": (1, 7), "objective": "speed"}, "objective must be 'max' or 'mean' with windows"),
     ],

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from dpstream.arguments import check_horizon
+from dpstream.arguments import check_horizon, check_windows
 from dpstream.budget import Budget
 from dpstream.cli.budget_options import budget_in_words, budget_of
 from dpstream.cli.compare import OPTIMAL_AT_ONCE, OPTIMAL_LIMIT
@@ -24,7 +24,7 @@ from dpstream.mechanisms.banded import Banded
 from dpstream.mechanisms.banded_inverse import BandedInverse
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.catalogue import ENTRIES, Entry, entries_for, entry_named, mechanism_named
-from dpstream.mechanisms.fitted_toeplitz import FittedToeplitz, check_windows
+from dpstream.mechanisms.fitted_toeplitz import FittedToeplitz
 from dpstream.participation import Participation
 
 __all__ = ["run_compare"]

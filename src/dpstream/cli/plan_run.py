@@ -27,8 +27,10 @@ from dpstream.release.least_budget import (
     widest_noise,
 )
 from dpstream.release.noise_law import rounded_variance
-from dpstream.release.plan import UNBOUNDED_STEPS, Objective, Plan, _size, _time, _title
+from dpstream.release.plan import Plan
 from dpstream.release.plan import plan as ranked
+from dpstream.release.plan_rows import UNBOUNDED_STEPS, Objective
+from dpstream.release.plan_text import mechanism_title, size_text, time_text
 from dpstream.store.composition import budget_as_json
 
 __all__ = ["run_plan"]
@@ -175,7 +177,7 @@ def _rows(found: Plan, measured: dict[str, Any]) -> list[tuple[str, int, float, 
         scale = noise_scale(one, found.budget, per_person=bound)
         mean = mean_rounded_variance(one, scale, steps) ** 0.5
         largest = rounded_variance(widest_noise(one, scale, steps)) ** 0.5
-        rows.append((_title(one), largest_error(one, found.budget, bound, steps, confidence), largest, mean))
+        rows.append((mechanism_title(one), largest_error(one, found.budget, bound, steps, confidence), largest, mean))
     return rows
 
 
@@ -207,7 +209,7 @@ def _table(found: Plan, measured: dict[str, Any]) -> Table:
             f"{largest:.4g}",
             f"{mean:.4g}",
             f"{row.draws:.3g}",
-            _size(row.memory) + ("" if row.fits else " *"),
-            _time(row.nanoseconds),
+            size_text(row.memory) + ("" if row.fits else " *"),
+            time_text(row.nanoseconds),
         )
     return table

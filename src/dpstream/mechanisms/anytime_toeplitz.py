@@ -2,8 +2,8 @@
 
 Guarantee: rho-zCDP for streams that differ in one element by at most `per_person`, all releases together, adaptive
 inputs, up to `limit` releases; the default limit of 2^40 is a release every millisecond for 34 years.
-Error: V_t is at most 1.26 (limit 2^20) to 1.31 (2^40) times what `SquareRoot(t)` has, which knows when to stop, at
-every t from 8 to the limit; 1.51 for 2^50.
+Error: V_t is at most 1.26 (limit 2^20) to 1.30 (2^50) times what `SquareRoot(t)` has, which knows when to stop, at
+every t from 8 to the limit.
 Cost: one draw and O(buffers) operations a step, `buffers` vectors of memory, 6 (limit 2^20) to 14 (2^50).
 Ours. L = diag(p) · F · diag(q) as in `balanced_toeplitz`, with p growing about like √t and q falling as fast, so
 that late draws cost early elements little. docs/balanced.md derives it; research/fit_anytime.py fitted p and q.
@@ -49,7 +49,7 @@ class AnytimeToeplitz(RecurrenceMechanism):
     ----------
     limit
         The number of releases that the guarantee covers, rounded up to 2^20, 2^24, 2^30, 2^40 or 2^50. A higher limit
-        costs memory and, up to 2^40, hardly any error. Computing the norms takes a second or two, once.
+        costs memory and hardly any error. Computing the norms takes a second or two, once.
 
     Notes
     -----
@@ -62,7 +62,7 @@ class AnytimeToeplitz(RecurrenceMechanism):
     >>> m == AnytimeToeplitz(limit=10**12), m.horizon == 2**40, m.memory
     (True, True, 12)
     >>> round(m.variance(2**20), 1)  # SquareRoot(2**20) has 30.0
-    38.5
+    37.7
     """
 
     limit: int = 2**40

@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from dpstream.arguments import check_horizon, check_whole
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.banded_fitting import checked_coefficients, checked_epochs, fit_banded
+from dpstream.mechanisms.banded_fitting import fit_banded
 from dpstream.mechanisms.base import NoiseLaw, Value, check_noise_law
+from dpstream.mechanisms.fit_arguments import checked_coefficients, checked_epochs, checked_objective
 from dpstream.mechanisms.increments import IncrementMechanism
 from dpstream.mechanisms.lag_envelope import pattern_bound
 from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN
@@ -121,9 +122,7 @@ class Banded(IncrementMechanism):
             raise InvalidArgument(
                 "bands", bands, f"at most {most}: with more, columns of contributions would overlap in the strategy"
             )
-        if objective not in ("max", "mean"):
-            raise InvalidArgument("objective", objective, "'max' or 'mean'")
-        return cls(horizon, fit_banded(horizon, bands, objective), normalized)
+        return cls(horizon, fit_banded(horizon, bands, checked_objective(objective)), normalized)
 
     @property
     def increment_memory(self) -> int:

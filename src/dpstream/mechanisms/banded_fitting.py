@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal
 
 import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
-from dpstream.errors import InvalidArgument, ParticipationError
+from dpstream.mechanisms.fit_arguments import Objective
 from dpstream.mechanisms.toeplitz import reciprocal_series, series_product
-from dpstream.participation import Participation
 
-__all__ = ["checked_coefficients", "checked_epochs", "falling_envelope", "fit_banded", "fit_banded_inverse"]
+__all__ = ["falling_envelope", "fit_banded", "fit_banded_inverse"]
 
 RealArray = NDArray[np.float64]
-Objective = Literal["max", "mean"]
 Slope = Callable[[RealArray], tuple[float, RealArray]]
 
 #: Filters of this many products are run directly; above, power series are inverted by FFT.
@@ -85,36 +82,6 @@ def fit_banded_inverse(
 def falling_envelope(r: RealArray) -> RealArray:
     """Return the least falling sequence above |r|."""
     return np.maximum.accumulate(np.abs(r)[::-1])[::-1]
-
-
-def checked_coefficients(given: object) -> tuple[float, ...]:
-    """Return coefficients as floats; refuse any but finite numbers of which the first is 1."""
-    if isinstance(given, (str, bytes)):
-        raise InvalidArgument("coefficients", given, "a sequence of numbers")
-    try:
-        coefficients = tuple(float(c) for c in given)  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
-        raise InvalidArgument("coefficients", given, "a sequence of numbers") from None
-    if not coefficients or coefficients[0] != 1.0 or not np.isfinite(coefficients).all():
-        raise InvalidArgument("coefficients", given, "finite numbers, the first of them 1")
-    return coefficients
-
-
-def checked_epochs(participation: object, horizon: int) -> tuple[int, int]:
-    """Return times and separation; refuse what does not fit into the horizon."""
-    if participation is None:
-        return 1, 1
-    if not isinstance(participation, Participation):
-        raise InvalidArgument("participation", participation, "a Participation or None")
-    k = participation.reach(horizon)
-    if k < participation.times:
-        raise ParticipationError(
-            "participation",
-            participation,
-            f"possible within {horizon} steps: {participation.separation} steps apart only {k} of"
-            f" {participation.times} contributions fit",
-        )
-    return k, participation.separation
 
 
 def _weights(horizon: int, objective: Objective) -> RealArray:

@@ -21,13 +21,9 @@ from numpy.typing import NDArray
 
 from dpstream.arguments import check_horizon, check_whole
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.banded_fitting import (
-    checked_coefficients,
-    checked_epochs,
-    falling_envelope,
-    fit_banded_inverse,
-)
+from dpstream.mechanisms.banded_fitting import falling_envelope, fit_banded_inverse
 from dpstream.mechanisms.base import NoiseLaw, Value, check_noise_law
+from dpstream.mechanisms.fit_arguments import checked_coefficients, checked_epochs, checked_objective
 from dpstream.mechanisms.increments import IncrementMechanism
 from dpstream.mechanisms.lag_envelope import pattern_bound
 from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, series_product
@@ -112,9 +108,7 @@ class BandedInverse(IncrementMechanism):
         bands = check_whole("bands", bands)
         if bands > 64:
             raise InvalidArgument("bands", bands, "at most 64")
-        if objective not in ("max", "mean"):
-            raise InvalidArgument("objective", objective, "'max' or 'mean'")
-        return cls(horizon, fit_banded_inverse(horizon, k, b, min(bands, horizon), objective))
+        return cls(horizon, fit_banded_inverse(horizon, k, b, min(bands, horizon), checked_objective(objective)))
 
     @property
     def increment_memory(self) -> int:

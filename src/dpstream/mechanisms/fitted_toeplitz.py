@@ -3,7 +3,7 @@
 Guarantee: rho-zCDP for streams that differ as the participation says, all releases together, adaptive inputs.
 Error: training, 2048 steps, 8 epochs, separation 256, RMSE at 2ρ = 1: 11.1 with 2 buffers, 10.8 with 4, 10.7 with 6
 (BandMF with 255 vectors: 10.5; noise drawn for each step alone: 90.5). Days, weeks, months and years from one stream of
-365 days: at most 1.49 times the variance that the best mechanism of this kind for one of them has.
+365 days: at most 1.46 times the variance that the best mechanism of this kind for one of them has.
 Cost: one draw and O(buffers) operations a step, `buffers` vectors of memory and one for the running total.
 Real poles: buffered linear Toeplitz, Dvijotham et al. 2024, arXiv:2404.16706, and McMahan et al. 2024,
 arXiv:2408.08868, for several participations. Complex pairs, column normalisation with an exact sensitivity, and
@@ -20,36 +20,31 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.arguments import check_horizon, check_whole
-from dpstream.errors import FitNotConverged, InvalidArgument, ParticipationError
+from dpstream.arguments import check_horizon
+from dpstream.errors import FitNotConverged, InvalidArgument
 from dpstream.mechanisms.base import NoiseLaw, Value, check_noise_law
+from dpstream.mechanisms.best_fit import LARGEST_NORMALIZED, MOST_BUFFERS, best_fit
 from dpstream.mechanisms.exponential_sums import ComplexArray, ExponentialSum, geometric, rational_series, triangular
-from dpstream.mechanisms.fitting import Fitted, Task, fit_real, fit_with_pairs
+from dpstream.mechanisms.fit_arguments import checked_roots
 from dpstream.mechanisms.increment_rows import IncrementRows
 from dpstream.mechanisms.increments import IncrementMechanism
 from dpstream.mechanisms.lag_envelope import lag_envelope_bound
 from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN
 from dpstream.participation import Participation
 
-__all__ = ["FittedToeplitz", "check_windows"]
+__all__ = ["FittedToeplitz"]
 
 RealArray = NDArray[np.float64]
 
-MOST_BUFFERS = 12
-#: The variances of normalised increments are computed step by step.
-LARGEST_NORMALIZED = 2**22
 #: What rounding may move the stored matrix and the formulas of its sensitivity by: a tenth of SENSITIVITY_MARGIN.
 TOLERANCE = 1e-10
 #: Scales of increments are computed for so many steps at a time.
 SCALE_BLOCK = 1024
-#: Complex pairs gain nothing where contributions may be closer than this.
-LEAST_SEPARATION = 8
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,7 @@ class FittedToeplitz(IncrementMechanism):
         if self.normalized and horizon > LARGEST_NORMALIZED:
             raise InvalidArgument("horizon", horizon, f"at most {LARGEST_NORMALIZED}, or give normalized=False")
         check_noise_law("FittedToeplitz", self.noise, allowed=("gaussian",))
-        poles, zeros = _checked_roots("poles", self.poles), _checked_roots("zeros", self.zeros)
+        poles, zeros = checked_roots("poles", self.poles), checked_roots("zeros", self.zeros)
         if len(zeros) != len(poles) or not poles:
             raise InvalidArgument(
                 "zeros", self.zeros, f"as many numbers as there are poles, {len(poles)}, and at least 1"
@@ -154,8 +149,7 @@ class FittedToeplitz(IncrementMechanism):
             an upper bound. They come with two real ones, so that the number of buffers is even and at least 4. Left
             out: both are tried, where the number of buffers and the participation allow, and the better one returned.
         normalized
-            As for the constructor. Left out: for several participations without windows. (Windows nearly as long as the
-            horizon gain by it, too, but the exact lane streams normalised columns slowly.)
+            As for the constructor. Left out: for several participations, and for windows up to 16,384 steps.
 
         Warns
         -----
@@ -165,52 +159,15 @@ class FittedToeplitz(IncrementMechanism):
         Examples
         --------
         >>> m = FittedToeplitz.fit(365, windows=(1, 7, 30, 365))
-        >>> [round(m.max_variance(window=w), 2) for w in (1, 7, 30, 365)]
-        [1.49, 5.22, 9.49, 12.92]
+        >>> [round(m.max_variance(window=w), 1) for w in (1, 7, 30, 365)]
+        [1.5, 5.1, 9.3, 12.6]
         """
-        horizon = check_horizon(horizon, most=2**40)
-        k, b = _checked_participation(participation, horizon)
-        if objective not in ("max", "mean"):
-            raise InvalidArgument("objective", objective, "'max' or 'mean'")
-        lengths = (horizon,) if windows is None else check_windows(windows, horizon)
-        if buffers is not None:
-            buffers = check_whole("buffers", buffers)
-            if buffers > MOST_BUFFERS:
-                raise InvalidArgument("buffers", buffers, f"at most {MOST_BUFFERS}")
-        allowed = k > 1 and b >= LEAST_SEPARATION and (buffers is None or (buffers >= 4 and buffers % 2 == 0))
-        either = complex_pairs is None  # then both families are fitted, and the better one is returned
-        if complex_pairs is None:
-            complex_pairs = allowed and windows is None
-        elif complex_pairs and not allowed:
-            raise InvalidArgument(
-                "complex_pairs",
-                complex_pairs,
-                f"False unless buffers is even and at least 4, and participation has times > 1 and separation >="
-                f" {LEAST_SEPARATION}",
-            )
-        if normalized is None:
-            normalized = k > 1 and windows is None and horizon <= LARGEST_NORMALIZED
-        if buffers is None:
-            buffers = 4 if complex_pairs else min(4 if windows is None else 3, max(1, (horizon.bit_length() + 1) // 2))
-        references = tuple(_alone(horizon, k, b, objective, w) if len(lengths) > 1 else 1.0 for w in lengths)
-        task = Task(horizon, k, b, objective, lengths, references, normalized)
-        found = [] if complex_pairs and either is False else [_separable(task, buffers)]
-        if complex_pairs:
-            found.append(_told_apart(fit_with_pairs(task, buffers // 2 - 1), horizon))
-        made = [(cls(horizon, f.poles, f.zeros, normalized), f.converged) for f in found]
-        best, converged = min(made, key=lambda m: m[0]._error(task))
+        best, converged = best_fit(cls, horizon, participation, windows, objective, buffers, complex_pairs, normalized)
         if not converged:
-            warnings.warn(FitNotConverged(f"the fit for {horizon} steps stopped before it came to rest"), stacklevel=2)
+            warnings.warn(
+                FitNotConverged(f"the fit for {best.horizon} steps stopped before it came to rest"), stacklevel=2
+            )
         return best
-
-    def _error(self, task: Task) -> float:
-        """What a fit makes least, computed from the sensitivity that is charged."""
-        participation = Participation(task.times, task.separation)
-        measure = self.max_variance if task.objective == "max" else self.mean_variance
-        return max(
-            measure(window=window, participation=participation) / reference
-            for window, reference in zip(task.windows, task.references, strict=True)
-        )
 
     # -- what it is -----------------------------------------------------------------------------------------------
 
@@ -438,97 +395,6 @@ class FittedToeplitz(IncrementMechanism):
                 count = np.maximum(t - window, 0.0)
                 rest += (late[i] * late[j] * geometric(np.asarray(a + b), count)).real
         return start + rest
-
-
-# -- checks -----------------------------------------------------------------------------------------------------------
-
-
-def _checked_roots(name: str, given: object) -> tuple[complex, ...]:
-    """Return roots in canonical order: real ones as floats, largest first, then pairs, slowest first."""
-    try:
-        roots = [complex(root) for root in given]  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
-        raise InvalidArgument(name, given, "a sequence of numbers") from None
-    if not all(0.0 < abs(root) < 1.0 for root in roots):  # also refuses NaN
-        raise InvalidArgument(name, given, "inside the unit circle and not 0")
-    real = sorted((root.real for root in roots if root.imag == 0.0), reverse=True)
-    upper = sorted((r for r in roots if r.imag > 0.0), key=lambda r: (-abs(r), r.imag))
-    lower = sorted((r.conjugate() for r in roots if r.imag < 0.0), key=lambda r: (-abs(r), r.imag))
-    if upper != lower:
-        raise InvalidArgument(name, given, "closed under conjugation: with a + bj also a - bj, exactly")
-    pairs: list[complex] = [half for root in upper for half in (root, root.conjugate())]
-    return (*real, *pairs)
-
-
-def _checked_participation(participation: object, horizon: int) -> tuple[int, int]:
-    if participation is None:
-        return 1, 1
-    if not isinstance(participation, Participation):
-        raise InvalidArgument("participation", participation, "a Participation or None")
-    k = participation.reach(horizon)
-    if k < participation.times:
-        raise ParticipationError(
-            "participation",
-            participation,
-            f"possible within {horizon} steps: {participation.separation} steps apart only {k} of"
-            f" {participation.times} contributions fit",
-        )
-    return k, participation.separation
-
-
-def check_windows(windows: object, horizon: int) -> tuple[int, ...]:
-    """Return lengths of windows; refuse what is not increasing, or longer than the horizon."""
-    if isinstance(windows, (str, bytes)) or not hasattr(windows, "__iter__"):
-        raise InvalidArgument("windows", windows, "a sequence of whole numbers")
-    lengths = tuple(check_whole("windows", window) for window in windows)
-    if not lengths or any(a >= b for a, b in pairwise(lengths)):
-        raise InvalidArgument("windows", windows, "at least one length, in increasing order, none twice")
-    if lengths[-1] > horizon:
-        raise InvalidArgument("windows", windows, f"lengths of at most the horizon, {horizon}")
-    return lengths
-
-
-def _alone(horizon: int, times: int, separation: int, objective: Literal["max", "mean"], window: int) -> float:
-    """Return the V that a real family of four buffers has for this window alone; that of fresh noise for one step."""
-    if window == 1 and times == 1:
-        return 1.0
-    found = _separable(Task(horizon, times, separation, objective, (window,), (1.0,)), 4)
-    m = FittedToeplitz(horizon, found.poles, found.zeros, normalized=False)
-    participation = Participation(times, separation)
-    if objective == "max":
-        return m.max_variance(window=window, participation=participation)
-    return m.mean_variance(window=window, participation=participation)
-
-
-def _separable(task: Task, buffers: int) -> Fitted:
-    """Fit with as many real buffers as can be told apart: short horizons do not need the others."""
-    for fewer in range(buffers, 0, -1):
-        found = fit_real(task, fewer)
-        try:
-            m = FittedToeplitz(task.horizon, found.poles, found.zeros, normalized=False)
-        except InvalidArgument:
-            continue
-        if m.interlacing:
-            return found
-    return Fitted((0.5,), (0.25,), converged=False)
-
-
-def _told_apart(found: Fitted, horizon: int) -> Fitted:
-    """Move roots that have met apart, as little as it takes."""
-    for share in (0.0, 1e-4, 1e-3, 1e-2):
-        poles, zeros = (
-            tuple(
-                complex(round(1 - (1 - p.real) * (1 + share * i), 12), p.imag) if p.imag == 0 else p
-                for i, p in enumerate(roots)
-            )
-            for roots in (found.poles, found.zeros)
-        )
-        try:
-            FittedToeplitz(horizon, poles, zeros, normalized=False)
-        except InvalidArgument:
-            continue
-        return Fitted(poles, zeros, found.converged)
-    return Fitted((0.9, 0.5), (0.7, 0.25), converged=False)
 
 
 def _array(roots: tuple[complex, ...]) -> ComplexArray:

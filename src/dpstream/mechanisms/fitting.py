@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpstream.mechanisms.exponential_sums import geometric, triangular
 
-__all__ = ["Fitted", "Task", "fit_real", "fit_with_pairs"]
+__all__ = ["Fitted", "RealArray", "Task", "fit_real", "fit_with_pairs", "interlacing_roots"]
 
 RealArray = NDArray[np.float64]
 Family = Literal["real", "pairs"]
@@ -204,6 +204,12 @@ class _Problem:
         cross = np.einsum("zqb,zb,zqb->zq", 1 + reached, w, before)
         total: RealArray = share * (own + 2 * cross).real.sum(axis=1)
         return total
+
+
+def interlacing_roots(z: RealArray) -> tuple[tuple[complex, ...], tuple[complex, ...]]:
+    """Return the poles and zeros of a real family with these parameters, rounded to 12 digits."""
+    chain = -np.log1p(np.cumsum(np.exp(z)))
+    return _points(chain[0::2]), _points(chain[1::2])
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,12 @@ norm at most 1 fall on the columns j_1 < … < j_k, any two at least b apart, mo
 G = RᵀR, whatever the directions of the x_p. Two columns l apart, the later one of M = T - j_q entries, have the product
 S_M(l) = Σ_{j<M} r_j r_{j+l}; normalised, S_M(l) / √(S_M(0) S_{M+l}(0)). With e(l) at least the largest absolute product
 of columns l or more apart, Δ² ≤ k·g(0) + 2 Σ_{m<k} (k - m) e(m b), since contributions p and p + m are at least m b
-apart.
+apart. If r more contributions follow the later of the two, it has M ≥ r b + 1 entries: with e(M, l) at least the
+largest absolute product of columns l or more apart of which the later has M entries or more,
+
+    Δ² ≤ k·g(0) + 2 Σ_{0≤r<k-1} Σ_{1≤m<k-r} e(r b + 1, m b),
+
+for any number of contributions up to k, since no term is negative.
 
 Every M matters: columns near the end are cut. For r a sum of exponentials S_M(l) is the value at whole numbers of a
 smooth function of M and l, whose second derivatives are bounded by those of the exponentials. So it is evaluated on a
@@ -27,6 +32,8 @@ __all__ = ["lag_envelope_bound", "pattern_bound"]
 
 RealArray = NDArray[np.float64]
 
+#: How many contributions after a pair of them are told apart.
+MOST_FOLLOWING = 256
 #: Cells of the grid are this much longer than the one before, once they are longer than a step.
 GROWTH = 1.0 / 96.0
 
@@ -83,7 +90,28 @@ def lag_envelope_bound(
         later = squares[np.searchsorted(table, first_count + first_lag, side="right") - 1]
         cells = cells / np.sqrt(r.squares(first_count) * later)
     inside = first_count + first_lag <= horizon
-    return pattern_bound(times, separation, single, lags, np.where(inside, cells, 0.0).max(axis=0))
+    return _followed_bound(times, separation, single, counts, lags, np.where(inside, cells, 0.0))
+
+
+def _followed_bound(
+    times: int, separation: int, single: float, counts: RealArray, lags: RealArray, cells: RealArray
+) -> float:
+    """k·single + 2 Σ_r Σ_m e(r b + 1, m b), with e the largest of the cells from there on.
+
+    From `MOST_FOLLOWING` contributions on r counts as that many.
+    """
+    largest = np.maximum.accumulate(np.maximum.accumulate(cells[::-1, ::-1], axis=0), axis=1)[::-1, ::-1]
+    m = np.arange(1.0, times)
+    lag = m * separation
+    column = np.clip(np.searchsorted(lags, lag, side="right") - 1, 0, lags.size - 2)
+    r = np.arange(min(times - 1, MOST_FOLLOWING + 1), dtype=np.float64)
+    row = np.clip(np.searchsorted(counts, r * separation + 1.0, side="right") - 1, 0, counts.size - 2)
+    horizon = lags[-1]  # the last edge closes the cell of the largest lag, horizon - 1
+    possible = (r[:, None] * separation + 1.0 + lag <= horizon) & (m < times - r[:, None])
+    terms = np.where(possible, largest[row][:, column], 0.0)
+    if times - 1 > r.size:
+        terms[-1] *= np.maximum(times - m - r[-1], 0.0)
+    return float(times * single + 2.0 * terms.sum())
 
 
 def grid(first: int, last: int, growth: float, marks: RealArray) -> RealArray:

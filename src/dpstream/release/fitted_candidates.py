@@ -19,6 +19,9 @@ __all__ = ["Question", "fitted_candidates"]
 
 #: Banded mechanisms are fitted up to here: beyond, their errors take minutes.
 BANDED_STEPS = 2**17
+#: In the exact lane, mechanisms whose parts cancel are offered up to here: beyond, too many releases are too close to
+#: call in doubles, and a decision takes seconds (docs/exact-rounding.md, "Increments").
+CANCELLING_STEPS = 2**16
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,11 @@ class Question:
     objective: str
     vectors: int
     exact: bool
+
+    @property
+    def may_cancel(self) -> bool:
+        """Whether parts of a release may cancel: complex pairs, normalised columns, bands."""
+        return not self.exact or self.horizon <= CANCELLING_STEPS
 
 
 def fitted_candidates(question: Question, left_out: dict[str, str]) -> Iterator[Mechanism]:
@@ -47,9 +55,9 @@ def fitted_candidates(question: Question, left_out: dict[str, str]) -> Iterator[
         (f"FittedToeplitz, {buffers} buffers", lambda b=buffers: _fitted(question, epochs, objective, b))  # type: ignore[misc]
         for buffers in ((3,) if windows else (2, 4))
     ]
-    if windows and not question.exact:
-        makers.append(("FittedToeplitz, normalised", lambda: _fitted(question, epochs, objective, 3, normalized=True)))
-    if epochs.times > 1 and not windows and not question.exact:
+    if windows and question.may_cancel:
+        makers.append(("FittedToeplitz, plain", lambda: _fitted(question, epochs, objective, 3, normalized=False)))
+    if epochs.times > 1 and not windows and question.may_cancel:
         bands = min(epochs.separation, max(2, question.vectors - 1))
         if T <= BANDED_STEPS:
             makers.append(
@@ -73,8 +81,6 @@ def _fitted(
     *,
     normalized: bool | None = None,
 ) -> FittedToeplitz:
-    # In the exact lane only real families without scales have an engine of their own.
-    plain = False if question.exact else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FitNotConverged)  # a plan ranks it by the error that it has
         return FittedToeplitz.fit(
@@ -83,6 +89,6 @@ def _fitted(
             windows=question.windows or None,
             objective=objective,
             buffers=buffers,
-            complex_pairs=plain,
-            normalized=False if question.exact else normalized,
+            complex_pairs=None if question.may_cancel else False,
+            normalized=normalized if question.may_cancel else False,
         )

@@ -1,89 +1,52 @@
 """Which mechanism to take: all that can serve, ranked, with the reason why the first is first.
 
 Errors are those of the budget asked for, under the participation asked for (a mechanism that is good for one
-step a person need not be good for five). Times are predicted by the engines
-(`Engine.nanoseconds`) from the number of draws and the memory that a step moves: right to a factor of two, and good
-enough to tell a tree from a Toeplitz mechanism.
+step a person need not be good for five).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import Literal
 
-from dpstream.arguments import check_horizon, check_whole
-from dpstream.budget import Budget, check_budget, noise_scale, pure_dp, zcdp
-from dpstream.errors import DpstreamError, InvalidArgument, MechanismTooShort, NoiseLawError, NothingFits
+from dpstream.arguments import check_horizon, check_whole, check_windows
+from dpstream.budget import Budget, check_budget, pure_dp, zcdp
+from dpstream.errors import DpstreamError, InvalidArgument, NoiseLawError, NothingFits
 from dpstream.mechanisms.anytime_toeplitz import AnytimeToeplitz
 from dpstream.mechanisms.balanced_toeplitz import BalancedToeplitz
-from dpstream.mechanisms.banded import Banded
-from dpstream.mechanisms.banded_inverse import BandedInverse
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.buffered_toeplitz import BufferedToeplitz
-from dpstream.mechanisms.catalogue import ENTRIES
-from dpstream.mechanisms.fitted_toeplitz import FittedToeplitz, check_windows
 from dpstream.mechanisms.growing_smooth import GrowingSmooth
 from dpstream.mechanisms.smooth import SmoothBinary
-from dpstream.noise.draws import NARROW
-from dpstream.noise.engine import engine_class
 from dpstream.noise.settings import check_shape
 from dpstream.participation import Participation, check_participation
 from dpstream.release.fitted_candidates import Question, fitted_candidates
 from dpstream.release.lane import Lane
-from dpstream.release.mechanism_argument import check_mechanism
+from dpstream.release.plan_rows import (
+    TABLES,
+    UNBOUNDED_STEPS,
+    VECTORS,
+    Objective,
+    PlanRow,
+    candidates,
+    error_of,
+    given_mechanisms,
+    row_of,
+    with_windows,
+)
+from dpstream.release.plan_text import mechanism_title, size_text, time_text
 
-__all__ = ["Objective", "Plan", "PlanRow", "choose", "plan"]
+__all__ = ["Objective", "Plan", "PlanRow", "choose", "plan", "pure_in_float_lane"]
 
-Objective = Literal["max", "mean", "speed", "uniform"]
 _OBJECTIVES = ("max", "mean", "speed", "uniform")
 
-#: Unless told otherwise a mechanism may keep this many vectors: enough for every tree and every recurrence.
-VECTORS = 64
-#: Streams without a horizon are ranked by their errors up to here.
-UNBOUNDED_STEPS = 2**16
-#: ... and tables of this many bytes, which all streams of one mechanism share.
-TABLES = 2**24
 #: Windows of trees are looked at step by step; beyond this horizon the tree that is best for totals is taken.
 LAPLACE_STEPS = 1024
 #: Longest horizon for which all mechanisms are compared to find the best one; above, which one is best is known.
 PLAN_STEPS = 64
-
-
-@dataclass(frozen=True)
-class PlanRow:
-    """One mechanism that can serve, and what it costs.
-
-    Attributes
-    ----------
-    mechanism
-        The mechanism; it goes straight into `Counter` or `RunningSum`.
-    max_stddev, mean_stddev
-        The largest standard deviation of a release, and the root of the mean variance, for a bound of 1.
-    draws
-        Independent draws a release takes on average, per coordinate.
-    memory
-        Bytes that the noise keeps between two steps, tables included.
-    nanoseconds
-        Predicted time of a release's noise.
-    fits
-        Whether it keeps to the memory allowed.
-    window_stddev
-        For each window that was asked for, the largest standard deviation of its sum (the root of the mean variance, if
-        that is the objective).
-    """
-
-    mechanism: Mechanism
-    max_stddev: float
-    mean_stddev: float
-    draws: float
-    memory: int
-    nanoseconds: float
-    fits: bool
-    window_stddev: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,11 +93,11 @@ class Plan:
             return f"{name} is first because no window, nor the total, is far from the least noise of any mechanism."
         if self.objective == "speed":
             return (
-                f"{name} is first because its noise takes least time, about {_time(first.nanoseconds)} a release;"
-                f" {second} takes {_time(others[0].nanoseconds)}."
+                f"{name} is first because its noise takes least time, about {time_text(first.nanoseconds)} a release;"
+                f" {second} takes {time_text(others[0].nanoseconds)}."
             )
         what = "largest" if self.objective == "max" else "mean"
-        mine, theirs = (_error(row, self.objective) for row in (first, others[0]))
+        mine, theirs = (error_of(row, self.objective) for row in (first, others[0]))
         more = 100 * (theirs**2 / mine**2 - 1)
         return (
             f"{name} is first because its {what} variance is least among those that fit the memory:"
@@ -161,13 +124,13 @@ class Plan:
         lines = [heading] + [
             (
                 str(i),
-                _title(row.mechanism),
+                mechanism_title(row.mechanism),
                 f"{row.max_stddev:.4g}",
                 f"{row.mean_stddev:.4g}",
                 *(f"{error:.4g}" for error in row.window_stddev),
                 f"{row.draws:.3g}",
-                _size(row.memory),
-                _time(row.nanoseconds),
+                size_text(row.memory),
+                time_text(row.nanoseconds),
                 "" if row.fits else "too much memory",
             )
             for i, row in enumerate(self.rows, start=1)
@@ -269,29 +232,29 @@ def plan(
     left_out: dict[str, str] = {}
     rows = []
     if mechanisms is None:
-        candidates = _candidates(horizon, budget.noise, objective, optimal, left_out)
+        considered = candidates(horizon, budget.noise, objective, optimal, left_out)
         if horizon is not None and objective != "uniform" and (lengths or participation.reach(horizon) > 1):
             vectors = VECTORS if room is None else room // (math.prod(checked) * (8 if lane == "exact" else 4))
             wanted = _with_total(lengths, horizon)
             question = Question(horizon, budget.noise, participation, wanted, objective, vectors, lane == "exact")
-            candidates = chain(candidates, fitted_candidates(question, left_out))
+            considered = chain(considered, fitted_candidates(question, left_out))
     else:
-        candidates = _given(mechanisms, horizon, budget, left_out)
-    for mechanism in candidates:
-        row = _row(mechanism, horizon, budget, math.prod(checked), lane, participation, room)
+        considered = given_mechanisms(mechanisms, horizon, budget, left_out)
+    for mechanism in considered:
+        row = row_of(mechanism, horizon, budget, math.prod(checked), lane, participation, room)
         try:
-            rows.append(_with_windows(row, budget, participation, lengths, objective, lane))
+            rows.append(with_windows(row, budget, participation, lengths, objective, lane))
         except DpstreamError as error:  # some mechanisms know windows of short streams only
             left_out[type(mechanism).__name__] = str(error)
     if not rows:
         raise NothingFits(wanted=f"horizon={horizon}, {budget!r}, objective={objective!r}", reasons=left_out)
     # With windows, the running total is one of the figures: whoever asks for weeks publishes it at every step.
-    figures = {id(row): (_error(row, objective), *row.window_stddev) for row in rows}
+    figures = {id(row): (error_of(row, objective), *row.window_stddev) for row in rows}
     least = [min(errors) for errors in zip(*figures.values(), strict=True)]
 
     def rank(row: PlanRow) -> tuple[bool, float, float, float]:
         worst = max(own / best for own, best in zip(figures[id(row)], least, strict=True)) if lengths else 0.0
-        return not row.fits, worst or _error(row, objective), row.nanoseconds, row.max_stddev
+        return not row.fits, worst or error_of(row, objective), row.nanoseconds, row.max_stddev
 
     rows.sort(key=rank)
     return Plan(horizon, budget, checked, lane, objective, participation, tuple(rows), left_out, lengths)
@@ -358,46 +321,6 @@ def _choose_for_windows(
     return ranked.mechanism
 
 
-# -- who can serve ----------------------------------------------------------------------------------------------------
-
-
-def _candidates(
-    horizon: int | None, noise: NoiseLaw, objective: Objective, optimal: bool, left_out: dict[str, str]
-) -> Iterator[Mechanism]:
-    """Yield the mechanisms of the catalogue that can serve; note why others cannot."""
-    if objective == "uniform":
-        if horizon is not None:
-            yield SmoothBinary(horizon, noise=noise, padded=True)
-        return
-    for entry in ENTRIES:
-        if not entry.planned or noise not in entry.laws or entry.endless is not (horizon is None):
-            continue
-        if entry.most_steps is not None and horizon is not None and horizon > entry.most_steps:
-            left_out[entry.name] = f"it keeps its whole history, and {horizon:,} steps are too many for that"
-        elif entry.slow and not optimal:
-            left_out[entry.name] = "it takes seconds to minutes to find; ask for it with optimal=True"
-        else:
-            try:
-                yield entry.make(0 if horizon is None else horizon, noise)
-            except DpstreamError as error:
-                left_out[entry.name] = str(error)
-
-
-def _given(
-    mechanisms: Iterable[Mechanism], horizon: int | None, budget: Budget, left_out: dict[str, str]
-) -> Iterator[Mechanism]:
-    """Yield the caller's mechanisms that can serve; note why others cannot."""
-    for mechanism in mechanisms:
-        try:
-            checked = check_mechanism(mechanism, horizon, budget)
-        except (MechanismTooShort, NoiseLawError) as error:
-            left_out[repr(mechanism)] = str(error)
-        else:
-            if checked is None:
-                raise InvalidArgument("mechanisms", mechanism, "mechanisms, such as dp.mechanisms.Binary(100)")
-            yield checked
-
-
 def _checked_lengths(windows: Sequence[int] | None, horizon: int | None, objective: Objective) -> tuple[int, ...]:
     if windows is None:
         return ()
@@ -411,91 +334,3 @@ def _checked_lengths(windows: Sequence[int] | None, horizon: int | None, objecti
 def _with_total(windows: tuple[int, ...], horizon: int) -> tuple[int, ...]:
     """Return the windows and the whole stream; () stays ()."""
     return windows if not windows or windows[-1] == horizon else (*windows, horizon)
-
-
-# -- what it costs ----------------------------------------------------------------------------------------------------
-
-
-def _with_windows(
-    row: PlanRow,
-    budget: Budget,
-    participation: Participation,
-    windows: tuple[int, ...],
-    objective: Objective,
-    lane: Lane,
-) -> PlanRow:
-    """Return the row with the error of each window; two roundings in the exact lane."""
-    scale = noise_scale(row.mechanism, budget, participation=participation)
-    unit = (2 if budget.noise == "laplace" else 1) * (scale / row.mechanism.sensitivity(participation)) ** 2
-    measure = row.mechanism.mean_variance if objective == "mean" else row.mechanism.max_variance
-    rounding = 1 / 6 if lane == "exact" else 0.0  # of two releases; half of it where a window is the whole stream
-    found = [
-        math.sqrt(
-            unit * measure(window=w, participation=participation)
-            + (rounding / 2 if w == row.mechanism.horizon else rounding)
-        )
-        for w in windows
-    ]
-    return replace(row, window_stddev=tuple(found))
-
-
-def _row(
-    mechanism: Mechanism,
-    horizon: int | None,
-    budget: Budget,
-    coordinates: int,
-    lane: Lane,
-    participation: Participation,
-    room: int | None,
-) -> PlanRow:
-    steps = UNBOUNDED_STEPS if horizon is None else horizon
-    scale = noise_scale(mechanism, budget, participation=participation)
-    unit = 2 * scale**2 if budget.noise == "laplace" else scale**2
-    rounding = 1 / 12 if lane == "exact" else 0.0
-    exact = lane == "exact"
-    engine = engine_class(mechanism, exact=exact)
-    vectors = engine.vectors(mechanism, exact=exact, narrow=coordinates < NARROW)
-    number = 8 if exact or coordinates < NARROW else 4
-    tables = mechanism.table_bytes
-    held = vectors * coordinates * number + tables
-    return PlanRow(
-        mechanism,
-        math.sqrt(unit * mechanism.max_squared_row_norm(steps) + rounding),
-        math.sqrt(unit * mechanism.mean_squared_row_norm(steps) + rounding),
-        mechanism.draws_per_step.average,
-        held,
-        engine.nanoseconds(mechanism, steps, coordinates, exact=exact),
-        held <= room if room is not None else vectors <= VECTORS and tables <= TABLES,
-    )
-
-
-def _error(row: PlanRow, objective: Objective) -> float:
-    """What the rows are sorted by: less is better."""
-    if objective == "speed":
-        return row.nanoseconds
-    return row.mean_stddev if objective == "mean" else row.max_stddev
-
-
-def _title(mechanism: Mechanism) -> str:
-    name = type(mechanism).__name__
-    if isinstance(mechanism, FittedToeplitz):
-        return f"{name}, {len(mechanism.poles)} buffers"
-    if isinstance(mechanism, (Banded, BandedInverse)):
-        return f"{name}, {len(mechanism.coefficients)} bands"
-    return f"{name}, padded" if getattr(mechanism, "padded", False) else name
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
-
-
-def _time(nanoseconds: float) -> str:
-    for unit in ("ns", "µs", "ms"):
-        if nanoseconds < 1000:
-            return f"{nanoseconds:.3g} {unit}"
-        nanoseconds /= 1000
-    return f"{nanoseconds:.3g} s"
