@@ -226,8 +226,8 @@ def test_errors_under_participation_and_for_windows():
         ("--participation", "8", "TIMESxSEPARATION, such as 8x256"),
         ("--participation", "0x4", "TIMESxSEPARATION, such as 8x256"),
         ("--windows", "1;7", "whole numbers separated by commas"),
-        ("--windows", "7,1", "in increasing order"),
-        ("--windows", "1,1001", "at most the horizon"),
+        ("--windows", "7,1", "in rising order, each once: give 1,7"),
+        ("--windows", "1,1001", "no longer than the horizon, 1000 steps"),
     ],
 )
 def test_bad_participation_and_windows(option, text, problem):

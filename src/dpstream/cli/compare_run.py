@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from dpstream.arguments import check_horizon, check_windows
+from dpstream.arguments import check_horizon
 from dpstream.budget import Budget
 from dpstream.cli.budget_options import budget_in_words, budget_of
 from dpstream.cli.compare import OPTIMAL_AT_ONCE, OPTIMAL_LIMIT
@@ -211,7 +211,15 @@ def _windows(text: str | None, horizon: int) -> tuple[int, ...]:
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
         raise InvalidArgument("--windows", text, "whole numbers separated by commas, such as 1,7,30")
-    return check_windows([int(part) for part in parts], horizon)
+    lengths = [int(part) for part in parts]
+    rising = sorted({length for length in lengths if length > 0})
+    if lengths != rising:
+        raise InvalidArgument(
+            "--windows", text, f"lengths from 1 on in rising order, each once: give {','.join(map(str, rising))}"
+        )
+    if lengths[-1] > horizon:
+        raise InvalidArgument("--windows", text, f"no longer than the horizon, {horizon} steps")
+    return tuple(lengths)
 
 
 def _print_table(
