@@ -18,7 +18,7 @@ from typing import Any
 from dpstream.budget import ZCDP, ApproxDP, PureDP
 from dpstream.release.error_bars import half_width, window_half_width
 from dpstream.release.least_budget import widest_noise
-from dpstream.release.plan import UNBOUNDED_STEPS
+from dpstream.release.plan_rows import UNBOUNDED_STEPS
 from dpstream.release.settings import StreamSettings
 
 __all__ = ["TO_FILL_IN", "ProtectionText"]
