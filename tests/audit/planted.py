@@ -148,7 +148,7 @@ BUGS = (
         "the noise of step 2 once more at step 3",
         "release/counter.py",
         "                ahead[i] = release = shifted + ahead[i]\n",
-        "                if t == 1 and i + 1 < len(ahead):\n"
+        "                if self._base + i == 1 and i + 1 < len(ahead):\n"
         "                    ahead[i + 1] = ahead[i]\n"
         "                ahead[i] = release = shifted + ahead[i]\n",
         ("tests/release/test_counter.py",),
@@ -173,8 +173,8 @@ BUGS = (
     Bug(
         "count: what one person adds without their number of rows",
         "events/counting.py",
-        "per_person=options.measure.bound * options.max_contributions,",
-        "per_person=options.measure.bound,",
+        "per_person=options.measure.most * options.max_contributions,",
+        "per_person=options.measure.most,",
         ("tests/cli/test_count.py", "tests/cli/test_count_store.py"),
         ("--door", "count, three rows on a day"),
     ),
@@ -299,7 +299,8 @@ def verdict(bug: Bug, copy: Path, trials: str) -> str:
     done = run(copy, "-m", "dpstream", "audit", *bug.audit, "--trials", trials)
     if done.returncode == REFUSED:
         return f"refused: {' '.join(done.stderr.split())}"
-    return done.stdout.split(".")[0].lower() if done.returncode in (0, 1) else f"crashed: {done.stderr[-200:]}"
+    crashed = done.returncode not in (0, 1) or "Traceback" in done.stderr
+    return f"crashed: {done.stderr[-200:]}" if crashed else done.stdout.split(".")[0].lower()
 
 
 def run(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
