@@ -22,7 +22,7 @@ def run(*arguments):
 
 def test_the_files_are_the_pages_of_the_server(served, made, tmp_path):
     done = export_site(made / "counts.db", tmp_path / "site")
-    assert done == Exported(4, 21, 0)
+    assert done == Exported(4, 25, 0)
     page = (tmp_path / "site/streams/visits.html").read_text()
     theirs = served.get("/streams/visits.html").text
     assert page == theirs.replace(' data-events="/api/streams/visits/events-stream?after=100"', "")
@@ -45,18 +45,18 @@ def test_only_what_is_new_is_written(path, tmp_path):
     site = tmp_path / "site"
     export_site(path, site)
     before = {file: file.stat().st_mtime_ns for file in site.rglob("*") if file.is_file()}
-    assert export_site(path, site) == Exported(4, 0, 21)
+    assert export_site(path, site) == Exported(4, 0, 25)
     assert {file: file.stat().st_mtime_ns for file in before} == before
     with dp.Store(path) as store:
         open_visits(store).add(90)
-    assert export_site(path, site) == Exported(4, 6, 15)  # four files of the stream, the overview, the description
+    assert export_site(path, site) == Exported(4, 5, 20)  # four files of the stream, and the overview
     assert pl.read_csv(site / "streams/visits.csv").height == 101
 
 
 def test_the_command(made, tmp_path):
     done = run("export", made / "counts.db", tmp_path / "site")
     assert done.exit_code == 0
-    assert "4 streams, 21 files written, 0 as they were." in done.output
+    assert "4 streams, 25 files written, 0 as they were." in done.output
 
 
 @pytest.mark.parametrize("command", ["serve", "export"])

@@ -18,7 +18,11 @@ ADDRESSES = (
     "/static/page.css",
     "/nothing",
     "/api/streams/visits/releases?from=2026-01-05&to=20",
-    *(f"/streams/{slug_of(name)}.{form}" for name in NAMES for form in ("html", "csv", "json", "parquet")),
+    *(
+        f"/streams/{slug_of(name)}.{form}"
+        for name in NAMES
+        for form in ("html", "csv", "json", "parquet", "registry.json")
+    ),
 )
 #: Columns that hold what is secret, or what is made from the key.
 SEALED = {

@@ -58,6 +58,14 @@ def test_the_numbers_are_the_releases(served, made):
     assert "3,550 steps left" in words
     assert "rho = 0.5" in words
     assert "To whom: everyone who is in one step only" in words
+    assert "These figures are published with differential privacy." in words
+
+
+def test_the_draft_for_the_registry(served):
+    entry = served.get("/streams/visits.registry.json").json()
+    assert entry["deployment"]["privacy_loss"]["privacy_parameters"] == {"rho": 0.5}
+    assert entry["deployment"]["basic"]["name"] == "visits"
+    assert entry["deployment"]["basic"]["publication_date"] == "(to fill in)"
 
 
 def test_every_picture_has_words_and_bands(served):

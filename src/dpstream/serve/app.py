@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from dpstream.errors import DpstreamError, InvalidArgument, StoreError, StreamUnknown
 from dpstream.serve.answers import Content, StrictHeaders, answer
-from dpstream.serve.downloads import MEDIA_TYPES, as_file, stream_summary
+from dpstream.serve.downloads import MEDIA_TYPES, REGISTRY, as_file, registry_file, stream_summary
 from dpstream.serve.figures import Figures
 from dpstream.serve.live import LiveReleases
 from dpstream.serve.metrics import MEDIA_TYPE, metrics_text
@@ -91,14 +91,16 @@ class _Site:
 
     async def _stream_file(self, request: Request) -> Response:
         file = request.path_params["file"]
-        slug, _, form = file.rpartition(".")
-        if form != "html" and form not in MEDIA_TYPES:
+        slug, _, form = file.partition(".")  # names in addresses have no dots
+        if form not in ("html", REGISTRY, *MEDIA_TYPES):
             raise HTTPException(404)
 
         def make() -> Content:
             stream = self._figures.stream_of(slug)
             if form == "html":
                 return Content.of(stream_page(stream, live=True), HTML)
+            if form == REGISTRY:
+                return Content.of(registry_file(stream), "application/json")
             return Content.of(as_file(stream, stream.table, form), MEDIA_TYPES[form])
 
         return answer(request, await self._kept(f"/streams/{file}", make))

@@ -13,13 +13,15 @@ import polars.selectors as cs
 from dpstream.serve.figures import StreamFigures
 from dpstream.store.composition import budget_as_json
 
-__all__ = ["MEDIA_TYPES", "as_file", "as_records", "data_package", "stream_summary"]
+__all__ = ["MEDIA_TYPES", "REGISTRY", "as_file", "as_records", "data_package", "registry_file", "stream_summary"]
 
 MEDIA_TYPES = {
     "csv": "text/csv; charset=utf-8",
     "json": "application/json",
     "parquet": "application/vnd.apache.parquet",
 }
+#: How the name of the file with the draft for a registry ends.
+REGISTRY = "registry.json"
 
 
 def as_file(stream: StreamFigures, frame: pl.DataFrame, form: str) -> bytes:
@@ -33,6 +35,11 @@ def as_file(stream: StreamFigures, frame: pl.DataFrame, form: str) -> bytes:
     return json.dumps({"stream": stream.name, "releases": as_records(frame)}, ensure_ascii=False).encode(
         "utf-8", "replace"
     )
+
+
+def registry_file(stream: StreamFigures) -> bytes:
+    """Return the draft for OpenDP's registry of deployments."""
+    return json.dumps(stream.registry_entry, indent=1, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def as_records(frame: pl.DataFrame) -> list[dict[str, Any]]:
@@ -52,7 +59,7 @@ def stream_summary(stream: StreamFigures) -> dict[str, Any]:
         "categories": list(stream.names),
         "budgets": [budget_as_json(part.budget) for part in stream.parts],
         "ended": info.retired,
-        "protection": "\n\n".join(stream.protection),
+        "protection": stream.protection,
     }
 
 
@@ -67,7 +74,7 @@ def data_package(streams: Sequence[StreamFigures]) -> bytes:
             "format": "csv",
             "mediatype": "text/csv",
             "encoding": "utf-8",
-            "description": "\n\n".join(stream.protection),
+            "description": stream.protection,
             "schema": {
                 "fields": [{"name": name, "type": kinds.get(name, "number")} for name in stream.table.columns],
                 "primaryKey": ["step", "category"] if stream.names else ["step"],

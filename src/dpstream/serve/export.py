@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpstream.errors import InvalidArgument
-from dpstream.serve.downloads import MEDIA_TYPES, as_file, data_package
+from dpstream.serve.downloads import MEDIA_TYPES, REGISTRY, as_file, data_package, registry_file
 from dpstream.serve.figures import Figures
 from dpstream.serve.pages import overview_page, stream_page
 from dpstream.serve.static_files import STATIC, plotly_file
@@ -58,6 +58,7 @@ def export_site(path: str | Path, folder: str | Path) -> Exported:
         for stream in streams:
             for form in MEDIA_TYPES:
                 put(f"streams/{stream.slug}.{form}", as_file(stream, stream.table, form))
+            put(f"streams/{stream.slug}.{REGISTRY}", registry_file(stream))
             put(f"streams/{stream.slug}.html", stream_page(stream))
         put("datapackage.json", data_package(streams))
         put("index.html", overview_page(streams))  # last: it leads to all others

@@ -24,6 +24,7 @@ from dpstream.events.window_figures import window_figures
 from dpstream.events.windows import Window
 from dpstream.release.error_bars import release_stddev
 from dpstream.release.in_words import describe
+from dpstream.release.protection import TO_FILL_IN
 from dpstream.store import PublishedStore, StreamInfo
 
 __all__ = ["Figures", "StreamFigures", "slug_of"]
@@ -138,14 +139,26 @@ class StreamFigures:
         return self.released.table(windows=self.windows).tail(len(self.names) or 1)
 
     @cached_property
-    def protection(self) -> list[str]:
-        """Say who is protected, and from what: a paragraph for each stream of the series."""
+    def protection(self) -> str:
+        """The paragraph on protection and exactness, for everyone who reads the figures."""
+        return self._stream.protection().paragraph()
+
+    @cached_property
+    def promises(self) -> list[str]:
+        """What exactly is promised, to whom and against whom: a paragraph for each stream of the series."""
         found = []
         for part in self.parts:
             settings, t = self._store.settings(part.name), max(part.t, 1)
             words = describe(settings, release_stddev(settings, t), t, rows_per_person=part.rows_per_person)
             found.append(words if len(self.parts) == 1 else f"{part.name}: {words}")
         return found
+
+    @cached_property
+    def registry_entry(self) -> dict[str, Any]:
+        """A draft for OpenDP's registry of deployments."""
+        entry = self._stream.protection().registry_entry(name=self.name)
+        entry["deployment"]["basic"]["publication_date"] = TO_FILL_IN  # which no release tells
+        return entry
 
     def between(self, first: str | None, last: str | None) -> pl.DataFrame:
         """Return the releases from one step, or date, to another; None: the first, or the last.

@@ -263,10 +263,15 @@ def _downloads(stream: StreamFigures) -> Element:
 
 
 def _protection(stream: StreamFigures) -> Element:
+    """In words for everyone; folded away what exactly is promised, and the draft for a registry."""
+    exact = element("details", element("summary", "The promise in full"), *(element("p", w) for w in stream.promises))
+    registry = element("a", "Draft for OpenDP's registry (JSON)", href=f"{stream.slug}.registry.json")
     return element(
         "section",
         element("h2", "Who is protected"),
-        *(element("p", words) for words in stream.protection),
+        element("p", stream.protection),
+        exact,
+        element("p", registry),
         class_="protection",
     )
 
