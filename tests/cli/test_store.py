@@ -426,6 +426,29 @@ def test_extending_a_stream(path):  # noqa: F811
     assert "--until must be used where steps have dates" in invoke("extend", path, "other", "--until", "2027").output
 
 
+def test_the_only_stream_needs_no_name(counts, tmp_path):
+    alone = tmp_path / "alone.db"
+    with dp.Store(alone) as store:
+        store.counter("visits", 10, dp.zcdp(0.5)).extend([1, 2])
+    assert "steps 2" in " ".join(invoke("show", alone).output.split())
+    assert len(invoke("releases", alone, "--json").output.splitlines()) == 2
+    assert invoke("extend", alone, "--horizon", 5).output.startswith("visits-2 goes on with visits after 2 steps")
+    assert invoke("show", alone).output.startswith("visits-2 ")  # the last of the only series
+    assert invoke("extend", alone, "--horizon", 5).output.startswith("visits-3 goes on with visits-2")
+    for command in (["show"], ["releases"], ["extend", "--horizon", "5"]):
+        result = invoke(command[0], counts, *command[1:])
+        assert result.exit_code == 2
+        assert "NAME must be given: one of visits, rooms [a/b], sum" in result.output
+    dp.Store(tmp_path / "empty.db").close()
+    assert "the store has none" in invoke("show", tmp_path / "empty.db").output
+
+
+def test_show_speaks_of_amounts(path):  # noqa: F811
+    with dp.Store(path) as store:
+        store.counter("sales", 10, dp.zcdp(0.5), per_person=20000, source='{"unit": "0.01"}').close()
+    assert "per_person 200.00 (20,000 units of 0.01)" in " ".join(invoke("show", path).output.split())
+
+
 def test_steps_left(path):  # noqa: F811
     with dp.Store(path) as store:
         for name, steps in (("many", 89), ("few", 90), ("one", 99), ("none", 100)):

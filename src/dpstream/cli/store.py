@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +31,7 @@ from dpstream.cli.output import (
     show_table,
     write_rows,
 )
-from dpstream.cli.store_open import AsJson, File, Name, existing_store, promised, store_app, stream_named
+from dpstream.cli.store_open import AsJson, File, OnlyName, chosen, existing_store, promised, store_app, stream_named
 from dpstream.cli.targets import opened
 from dpstream.errors import InvalidArgument, StoreDamaged, StoreMismatch
 
@@ -82,7 +83,7 @@ def list_streams(file: File, as_json: AsJson = False) -> None:
 
 
 @store_app.command()
-def show(file: File, name: Name, as_json: AsJson = False) -> None:
+def show(file: File, name: OnlyName = None, as_json: AsJson = False) -> None:
     """Show one stream: its settings, how far it has come, and what it promises.
 
     Example: dpstream store show counts.db visits
@@ -90,6 +91,7 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
     from dpstream.release.error_bars import release_stddev
 
     with existing_store(file) as store:
+        name = chosen(store, name)
         stream, promise, info = store.settings(name), store.describe(name), stream_named(store, name)
     left = info.remaining
     stddev = release_stddev(stream, max(info.t, 1))
@@ -119,6 +121,7 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
         **({"continued by": info.continued_by} if info.continued_by else {}),
         # The settings' own name is empty in a store, and what identifies a mechanism is for programs.
         **{key: value for key, value in settings.items() if key not in ("lane", "name", "identity")},
+        **_in_amounts(info.source, settings["per_person"]),
         "mechanism": repr(stream.mechanism),
         "budget": budget_in_words(stream.budget),
         **one_person,
@@ -139,7 +142,7 @@ def show(file: File, name: Name, as_json: AsJson = False) -> None:
 @store_app.command()
 def releases(
     file: File,
-    name: Name,
+    name: OnlyName = None,
     since: Annotated[int, typer.Option(help="Only what was released after this step.")] = 0,
     windows: Annotated[
         str | None, typer.Option(help="Also what was counted in the last 1d,7d,1mo (or in so many steps: 7).")
@@ -156,6 +159,7 @@ def releases(
     """
     form = None if output is None else check_output(output)
     with existing_store(file) as store:
+        name = chosen(store, name)
         frame = releases_frame(store, name, since, windows, confidence, flat=form == "csv")
     console = Console()
     count = frame["step"].n_unique()
@@ -216,6 +220,15 @@ def verify(
         raise typer.Exit(FOUND_WRONG)
     if failed:
         raise typer.Exit(BAD_INPUT)
+
+
+def _in_amounts(source: str, per_person: float) -> dict[str, str]:
+    """Return what one person adds at most in the unit of the amounts that are counted, where there is one."""
+    try:
+        unit = Decimal(json.loads(source).get("unit") or 1)
+    except (ValueError, AttributeError, ArithmeticError):
+        return {}
+    return {} if unit == 1 else {"per_person": f"{int(per_person) * unit:,f} ({int(per_person):,} units of {unit})"}
 
 
 def releases_frame(

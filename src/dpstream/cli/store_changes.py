@@ -9,7 +9,17 @@ from rich.console import Console
 
 from dpstream.cli.budget_options import Delta, Epsilon, Rho, budget_in_words, budget_of
 from dpstream.cli.output import number, say
-from dpstream.cli.store_open import File, Name, check_store_file, existing_store, promised, store_app, stream_named
+from dpstream.cli.store_open import (
+    File,
+    Name,
+    OnlyName,
+    check_store_file,
+    chosen,
+    existing_store,
+    promised,
+    store_app,
+    stream_named,
+)
 from dpstream.errors import InvalidArgument, StoreCopied
 
 __all__ = ["adopt", "extend", "limit", "retire"]
@@ -46,7 +56,7 @@ def limit(
 @store_app.command()
 def extend(
     file: File,
-    stream: Name,
+    stream: OnlyName = None,
     horizon: Annotated[int | None, typer.Option(help="How many more steps there will be.")] = None,
     until: Annotated[str | None, typer.Option(help="The date of the last step.")] = None,
     unbounded: Annotated[bool, typer.Option("--unbounded", help="There is no last step.")] = False,
@@ -71,6 +81,7 @@ def extend(
     from dpstream.store.composition import compose
 
     with existing_store(file) as store:
+        stream = chosen(store, stream)
         made = extend_stream(store, stream, horizon=horizon, until=until, budget=budget, new_name=name)
         parts, everything = store.series(made.name), store.spent()
     steps = "without a last step" if made.horizon is None else f"for {number(made.horizon, 'step')}"

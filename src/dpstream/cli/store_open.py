@@ -10,13 +10,24 @@ from typer.core import TyperGroup
 
 from dpstream.cli.app import CommandGroup
 from dpstream.cli.option_words import in_options
-from dpstream.errors import DpstreamError, NotAStore, StreamUnknown
+from dpstream.errors import DpstreamError, InvalidArgument, NotAStore, StreamUnknown
 
 if TYPE_CHECKING:
     from dpstream.store import Store, StreamInfo
     from dpstream.store.composition import Spent
 
-__all__ = ["AsJson", "File", "Name", "check_store_file", "existing_store", "promised", "store_app", "stream_named"]
+__all__ = [
+    "AsJson",
+    "File",
+    "Name",
+    "OnlyName",
+    "check_store_file",
+    "chosen",
+    "existing_store",
+    "promised",
+    "store_app",
+    "stream_named",
+]
 
 
 class StoreGroup(CommandGroup):
@@ -36,6 +47,7 @@ store_app = typer.Typer(
 
 File = Annotated[Path, typer.Argument(help="The store's database.")]
 Name = Annotated[str, typer.Argument(help="The stream's name.")]
+OnlyName = Annotated[str | None, typer.Argument(help="The stream's name; may be left out if there is one stream.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 #: The δ at which a total is said as an ε, too.
 USUAL_DELTA = 1e-6
@@ -71,6 +83,23 @@ def stream_named(store: Store, name: str) -> StreamInfo:
         if info.name == name:
             return info
     raise StreamUnknown(name=name)
+
+
+def chosen(store: Store, name: str | None) -> str:
+    """Return the name of a stream; where none is given, that of the only one, or of the last of the only series.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is none, or more than one to choose from.
+    """
+    if name is not None:
+        return name
+    last = [info.name for info in store.streams() if info.continued_by is None]
+    if len(last) != 1:
+        allowed = f"given: one of {', '.join(last)}" if last else "that of a stream: the store has none"
+        raise InvalidArgument("NAME", None, allowed)
+    return last[0]
 
 
 def promised(spent: Spent, who: str = "") -> str:
