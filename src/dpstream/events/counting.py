@@ -102,7 +102,7 @@ class CountRun:
         self.store = store or store_at(options.store)
         info = None if self.store is None else stream_named(self.store, options.name)
         self.seen = self.published = 0 if info is None else info.t
-        self._steps_before = 0 if info is None else info.steps_before
+        self._series_start = None if info is None or info.continues is None else self._start_of_series(info.name)
         kept = {} if info is None else kept_settings(info)
         start = _first_step(options) or kept.get("start") if options.time else None
         self.options = replace(options, start=start)
@@ -220,9 +220,15 @@ class CountRun:
             seen=self.seen,
             row_filter=options.row_filter(),
             late=(options.late or "next") if self.in_ledger else "drop",
-            earlier=self._steps_before if self.in_ledger else 0,
+            series_start=self._series_start if self.in_ledger else None,
             past_the_end="dpstream store extend starts a stream that carries the total over" if self.seen else "",
         )
+
+    def _start_of_series(self, name: str) -> pl.Series | None:
+        """When the first of the streams began that this one goes on with."""
+        assert self.store is not None  # noqa: S101
+        kept = kept_settings(self.store.series(name)[0])
+        return parse_moment("start", kept["start"], kept.get("time_zone")) if "start" in kept else None
 
     def close(self) -> None:
         """Give the store back."""

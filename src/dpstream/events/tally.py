@@ -190,8 +190,8 @@ class TimeTally(Tally):
     seen, late
         So many steps were released before, and what becomes of their rows. They are also added up apart, to be
         recognised.
-    earlier
-        So many steps of streams that this one goes on with are before the first: their rows are late, too.
+    series_start
+        When the first of the streams began that this one goes on with: rows since then are late, too.
     past_the_end
         What can be done about rows after the last step there may be, for the message.
 
@@ -221,12 +221,12 @@ class TimeTally(Tally):
         seen: int = 0,
         late: Late = "drop",
         past_the_end: str = "",
-        earlier: int = 0,
+        series_start: pl.Series | None = None,
         row_filter: RowFilter | None = None,
     ) -> None:
         super().__init__(measure, people, horizon, row_filter)
         self._past_the_end = past_the_end
-        self._earlier = 0 if late == "drop" else earlier
+        self._series_start = None if series_start is None or late == "drop" else series_start
         self._old_rows = late
         self.parts: list[Part] = []
         self._timestamps = timestamps
@@ -286,7 +286,7 @@ class TimeTally(Tally):
             self.rows += height
             return
         steps = self._placed(table, moments)
-        rows = np.flatnonzero(steps >= -self._earlier) if steps.min() < 0 else np.arange(height)
+        rows = self._since_the_start(steps, moments) if steps.min() < 0 else np.arange(height)
         self.before += height - rows.size
         if rows.size and self._order in ("sorted", "late"):
             rows = self._in_order(table, steps, rows, moments)
@@ -399,6 +399,13 @@ class TimeTally(Tally):
                 allowed=f"a row of a step that is not released yet (from {open_from} on)",
                 remedy="late='next' counts late rows in the next step, late='drop' leaves them out",
             )
+
+    def _since_the_start(self, steps: NDArray[np.int64], moments: pl.Series) -> NDArray[np.intp]:
+        """The rows that are not from before the first step, of this stream or of those that it goes on with."""
+        if self._series_start is None:
+            return np.flatnonzero(steps >= 0)
+        start = self._series_start.cast(moments.dtype).to_physical()[0]
+        return np.flatnonzero((steps >= 0) | (moments.to_physical().to_numpy() >= start))
 
     def _first_open(self) -> str:
         """When the first step begins that was not released before."""
