@@ -79,6 +79,9 @@ def test_releases_are_those_of_the_definition(given):
     expected = by_hand(made.settings, fixed_key("open"), steps)
     assert [made.add(step) for step in steps] == expected
     assert 3 < len(expected[-1]) < 34
+    if "mechanism" not in given:
+        chosen = dp.mechanisms.FittedToeplitz if "windows" in given else dp.mechanisms.BalancedToeplitz
+        assert isinstance(made.mechanism, chosen)
 
 
 def test_events_and_people_have_noise_of_their_own():

@@ -7,7 +7,9 @@ only one person has brought reaches the threshold at any step.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -18,19 +20,24 @@ from numpy.typing import NDArray
 
 from dpstream.arguments import check_horizon, check_probability, check_text, check_whole, check_windows
 from dpstream.budget import ApproxDP, Budget, budget_as_json, budget_from_json, check_budget, noise_scale, zcdp
-from dpstream.errors import BudgetError, HorizonExceeded, InvalidArgument, SumsTooLarge
-from dpstream.mechanisms import BalancedToeplitz
+from dpstream.errors import (
+    BudgetError,
+    DpstreamError,
+    FitNotConverged,
+    HorizonExceeded,
+    InvalidArgument,
+    SumsTooLarge,
+)
+from dpstream.mechanisms import BalancedToeplitz, FittedToeplitz
 from dpstream.mechanisms.as_json import mechanism_from_json, mechanism_to_json
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.keystream import check_key, derive_key, fresh_key
 from dpstream.noise.named import NamedNoise, serves_names
-from dpstream.participation import Participation
 from dpstream.release.change_law import change_between, change_half_width, change_variance
 from dpstream.release.error_bars import half_width
 from dpstream.release.mechanism_argument import check_mechanism
 from dpstream.release.name_spelling import check_name
 from dpstream.release.noise_law import noise_at, rounded_stddev
-from dpstream.release.plan import choose
 from dpstream.release.settings import LARGEST_SUM, NOISE_ROOM
 
 __all__ = ["OpenSettings"]
@@ -275,15 +282,21 @@ def _check_budget(budget: object) -> ApproxDP:
     return checked
 
 
+@lru_cache(maxsize=64)
 def _chosen(horizon: int, windows: tuple[int, ...]) -> Mechanism:
     """Return the mechanism of least error among those that names can have.
 
-    For totals that is BalancedToeplitz: a third to two fifths of a smooth tree's variance, and a step costs less.
+    For totals that is BalancedToeplitz: a third to two fifths of a smooth tree's variance, and a step costs less. With
+    windows it is what is fitted to them and to the total.
     """
-    if windows:
-        fitted = choose(horizon, "gaussian", 1, "exact", Participation(), windows)
-        if serves_names(fitted):
-            return fitted
+    lengths = tuple(sorted({*windows, horizon}))
+    if len(lengths) > 1:
+        # Plain columns and real poles, of which alone a recurrence with positive weights is made.
+        with warnings.catch_warnings(), contextlib.suppress(DpstreamError):
+            warnings.simplefilter("ignore", FitNotConverged)  # as private, and its error is told
+            fitted = FittedToeplitz.fit(horizon, windows=lengths, complex_pairs=False, normalized=False)
+            if serves_names(fitted):
+                return fitted
     return BalancedToeplitz(horizon)
 
 
