@@ -101,6 +101,23 @@ def test_categories_and_amounts(same_noise, tmp_path):  # noqa: F811
         assert float(own[-1]["last_7d_stddev"]) < 50
 
 
+def test_a_grand_total_beside_categories(same_noise, log):  # noqa: F811
+    """The sum of the released categories, last of each step, with bars of its own; categories stay as they are."""
+    arguments = (log, *STEPS, "--rho", 0.05, "--by", "ward", "--values", ",".join(WARDS), "--windows", "7d")
+    rows, plain = counted(*arguments, "--total", "--monotone"), counted(*arguments)
+    assert [row["category"] for row in rows] == [*WARDS, "total"] * DAYS
+    assert [{name: row[name] for name in plain[0]} for row in rows if row["category"] != "total"] == plain
+    for at in range(0, len(rows), len(WARDS) + 1):
+        *own, total = rows[at : at + len(WARDS) + 1]
+        for name in ("value", "last_7d"):
+            assert int(total[name]) == sum(int(row[name]) for row in own)
+        bars = [int(row["high"]) - int(row["value"]) for row in (own[0], total)]
+        assert bars[0] < bars[1] < len(WARDS) * bars[0]
+    refused = count(log, *STEPS, "--rho", 0.05, "--total")
+    assert refused.exit_code == 2
+    assert "--total must be used with --by" in " ".join(refused.stderr.split())
+
+
 def test_day_by_day_with_a_store(path, events, monkeypatch):  # noqa: F811
     """A stream goes on with its windows and without another fit; each run says what one run over all would have."""
     store, folder = path.parent / "s.db", path.parent

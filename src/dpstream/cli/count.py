@@ -179,6 +179,14 @@ def count(
             rich_help_panel=STEPS,
         ),
     ] = None,
+    total: Annotated[
+        bool,
+        typer.Option(
+            "--total",
+            help="With --by: also the sum of all categories, as the category total.",
+            rich_help_panel=READ,
+        ),
+    ] = False,
     non_negative: Annotated[
         bool,
         typer.Option(

@@ -240,7 +240,7 @@ def _print_last(run: CountRun, kept: list[pl.DataFrame], console: Console) -> No
         console.print(f"Nothing new: {number(run.published, 'step')} released in earlier runs (--all shows them).")
         return
     total = run.published
-    categories = max(len(run.options.measure.names), 1)
+    categories = max(len(run.options.measure.names) + run.options.total, 1)
     shown = frame.tail(categories * max(min(SHOWN, SHOWN_ROWS // categories), 1))
     steps = shown["step"].n_unique()
     title = f"The last {steps} of {total:,} releases" if steps < total else number(total, "release")

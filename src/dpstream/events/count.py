@@ -62,6 +62,7 @@ def count(
     decimal: Literal[".", ","] | None = None,
     non_negative: bool = False,
     monotone: bool = False,
+    total: bool = False,
     store: str | os.PathLike[str] | None = None,
     name: str | None = None,
     late: Late | None = None,
@@ -103,8 +104,8 @@ def count(
         As for `dpstream.Counter` and its `estimate`.
     time_format, time_zone, decimal
         How timestamps are written, whose days are counted, and what stands before the fraction of amounts in text.
-    non_negative, monotone
-        Columns that are easier to read, beside each release.
+    non_negative, monotone, total
+        Columns that are easier to read, beside each release; and the sum of all categories, as the category "total".
     store, name
         A file that remembers rows, releases and settings, and the stream's name in it. A stream that is there needs
         no settings. Rows go into open steps first; a frame that is given again counts nothing twice.
@@ -174,6 +175,7 @@ def count(
         "decimal": decimal,
         "non_negative": non_negative or None,
         "monotone": monotone or None,
+        "total": total or None,
         "store": store,
         "name": name,
         "late": late,

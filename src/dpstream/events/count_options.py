@@ -15,6 +15,7 @@ from dpstream.errors import BudgetError, InvalidArgument, SettingsMissing
 from dpstream.events.count_settings import BUDGET, ENDS, missing
 from dpstream.events.file_options import FileOptions
 from dpstream.events.measure import Measure
+from dpstream.events.release_table import TOTAL
 from dpstream.events.row_rules import RowFilter, RowRules
 from dpstream.events.tally import Late, Order
 from dpstream.events.windows import Window, windows_of
@@ -69,7 +70,7 @@ class CountOptions:
         ids that differ in letter case only are one user.
     mechanism
         "auto", a mechanism, or a function that makes one for a horizon and a noise law. "auto" is fitted to `windows`.
-    confidence, windows, non_negative, monotone
+    confidence, windows, non_negative, monotone, total
         What is told beside each total; see `ReleaseTable`.
     store, name
         The file that remembers the stream, and the stream's name in it.
@@ -101,6 +102,7 @@ class CountOptions:
     windows: tuple[Window, ...] = ()
     non_negative: bool = False
     monotone: bool = False
+    total: bool = False
     store: Path | None = None
     name: str = "count"
 
@@ -113,6 +115,8 @@ class CountOptions:
                     raise InvalidArgument(argument, getattr(self, argument), "used with `time`: rows have no dates")
         for window in self.windows:
             window.longest(self.step)
+        if self.total and (not self.measure.by or TOTAL in self.measure.names):
+            raise InvalidArgument("total", True, "used with `by`, and with no category that is called total")
         if self.monotone and self.measure.signed:
             raise InvalidArgument(
                 "monotone", True, "left out with `value`: amounts may be negative, and totals may fall"
@@ -176,6 +180,7 @@ class CountOptions:
             windows=windows_of(given.get("windows", ())),
             non_negative=bool(given.get("non_negative")),
             monotone=bool(given.get("monotone")),
+            total=bool(given.get("total")),
             store=None if given.get("store") is None else Path(given["store"]),
             name=given.get("name", "count"),
         )
@@ -226,6 +231,7 @@ class CountOptions:
             "windows": [window.text for window in self.windows] or None,
             "non_negative": self.non_negative or None,
             "monotone": self.monotone or None,
+            "total": self.total or None,
         }
         return {name: value for name, value in settings.items() if value is not None}
 

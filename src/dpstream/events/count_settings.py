@@ -84,6 +84,7 @@ SETTINGS: dict[str, Setting] = {
     "windows": Setting("texts", kept="default"),
     "non_negative": Setting("flag", kept="default"),
     "monotone": Setting("flag", kept="default"),
+    "total": Setting("flag", kept="default"),
     # Of one run.
     "through": Setting(kept="run"),
     "store": Setting(kept="run"),

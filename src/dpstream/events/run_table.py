@@ -75,6 +75,7 @@ class RunTable:
             windows=options.windows,
             non_negative=options.non_negative,
             monotone=options.monotone,
+            total=options.total,
             errors=None if self._series is None else self._series.error_bars,
         )
 

@@ -29,7 +29,7 @@ from dpstream.release.change_law import (
 from dpstream.release.error_bars import error_bars, gaussian_quantile
 from dpstream.release.settings import StreamSettings
 
-__all__ = ["change_errors"]
+__all__ = ["change_errors", "change_norms"]
 
 RealArray = NDArray[np.float64]
 WholeArray = NDArray[np.int64]
@@ -106,7 +106,7 @@ def change_errors(
 def _gaussian_errors(
     mechanism: Mechanism, scale: float, t: WholeArray, s: WholeArray, confidence: float
 ) -> tuple[RealArray, WholeArray]:
-    later, earlier, difference = (scale**2 * norms for norms in _norms(mechanism, t, s))
+    later, earlier, difference = (scale**2 * norms for norms in change_norms(mechanism, t, s))
     off = np.zeros(t.size, dtype=np.int64)
     for begin in range(0, t.size, _AT_ONCE):
         part = slice(begin, begin + _AT_ONCE)
@@ -181,7 +181,7 @@ def _laplace_errors(
 ) -> tuple[RealArray, WholeArray]:
     """Look at each law once: of a tree's draws of weight 1 there are few, told by how many draws are shared."""
     if isinstance(mechanism, OneNodeTree) and mechanism.unit_weights:
-        later, earlier, difference = (np.rint(norms).astype(np.int64) for norms in _norms(mechanism, t, s))
+        later, earlier, difference = (np.rint(norms).astype(np.int64) for norms in change_norms(mechanism, t, s))
         both = (later + earlier - difference) // 2
         kinds, which = np.unique(np.stack([earlier - both, later - both, both], axis=1), axis=0, return_inverse=True)
         laws: list[ChangeNoise] = [_unit_law(scale, *kind) for kind in kinds.tolist()]
@@ -202,7 +202,7 @@ def _unit_law(scale: float, earlier: int, later: int, both: int) -> LaplaceChang
 # -- norms ------------------------------------------------------------------------------------------------------------
 
 
-def _norms(mechanism: Mechanism, t: WholeArray, s: WholeArray) -> tuple[RealArray, RealArray, RealArray]:
+def change_norms(mechanism: Mechanism, t: WholeArray, s: WholeArray) -> tuple[RealArray, RealArray, RealArray]:
     """Return ‖L_t‖², ‖L_s‖² and ‖L_t - L_s‖² for each pair."""
     if t.size <= _SINGLE_STEPS:
         later, earlier = (np.array([mechanism.squared_row_norm(int(step)) for step in steps]) for steps in (t, s))
