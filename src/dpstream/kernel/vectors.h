@@ -21,6 +21,8 @@ INLINE void NAMED(keep)(REAL *to, const REAL *tile, size_t count)
         memcpy(to, tile, count * sizeof(REAL));
 }
 
+#define AHEAD (4096 / sizeof(REAL)) /* how far ahead memory is asked for: a page, where the processor's own guesses end */
+
 /* out += noise - last, and last = noise: the increments of a mechanism whose releases are made whole. */
 INLINE void NAMED(add_difference)(const REAL *restrict noise, REAL *restrict last, REAL *restrict out, size_t n)
 {
@@ -236,6 +238,9 @@ INLINE void NAMED(increment_step_from)(const unsigned char *words, int made, dou
         REAL *state = fast_state + start;
         for (size_t b = slow; b < slow + fast; b++, state += row) {
             const double *buffer = buffers + 4 * b;
+            if (start + AHEAD + TILE <= hi)
+                for (size_t i = AHEAD; i < AHEAD + TILE; i += 64 / sizeof(REAL))
+                    FETCH(state + i);
             if (buffer[1] == 0) {
                 if (count == TILE)
                     NAMED(fast_buffer)(state, (REAL)buffer[0], (REAL)buffer[2], u, sum, TILE);
@@ -304,3 +309,4 @@ static CLONES void NAMED(banded_step)(const unsigned char *words, int made, doub
     }
 }
 #undef BAND_TILES
+#undef AHEAD
