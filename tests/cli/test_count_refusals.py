@@ -349,7 +349,7 @@ def test_files_that_cannot_be_written(here):
     (here / "folder.csv").mkdir()
     before = set(here.iterdir())
     for option, path, message in (
-        ("--output", "out.txt", "a file ending in .csv, .jsonl, .ndjson, .parquet"),
+        ("--output", "out.txt", "a file ending in .csv, .json, .jsonl, .ndjson, .parquet"),
         ("--output", "nowhere/out.csv", "a file in a folder that is there"),
         ("--output", "folder.csv", "a file in a folder that is there"),
         ("--output", "log.csv", "--output must be a file of its own, got 'log.csv'"),
