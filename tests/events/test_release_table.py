@@ -145,8 +145,8 @@ def test_only_counts():
 
 #: (name, horizon, budget): the mechanisms that `count --windows` takes if nothing else is said.
 DEFAULTS = {
-    "Gaussian, fitted": (30, dp.zcdp(0.02)),
-    "Gaussian, no end": (None, dp.zcdp(0.02)),
+    "Gaussian, fitted": (30, dp.zcdp(0.002)),
+    "Gaussian, no end": (None, dp.zcdp(0.002)),
     "Laplace": (30, dp.pure_dp(0.05)),
     "Laplace, no end": (None, dp.pure_dp(0.05)),
 }
