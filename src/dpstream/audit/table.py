@@ -72,6 +72,14 @@ VARIANTS: tuple[Subject, ...] = (
     Subject("SmoothBinary, unpadded", lambda T: m.SmoothBinary(T, padded=False), 15),
     Subject("Unbounded, BufferedToeplitz", lambda _: m.Unbounded(m.BufferedToeplitz), 7),
     Subject("SmoothBinary, padded", lambda T: m.SmoothBinary(T, noise="laplace", padded=True), 2),
+    # Parts of its releases cancel, and its columns are normalised.
+    Subject(
+        "FittedToeplitz, pairs",
+        lambda T: m.FittedToeplitz(
+            T, poles=(0.85 + 0.3j, 0.85 - 0.3j, 0.7, 0.4), zeros=(0.9 + 0.35j, 0.9 - 0.35j, 0.55, 0.2)
+        ),
+        15,
+    ),
 )
 
 

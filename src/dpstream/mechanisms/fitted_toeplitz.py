@@ -206,7 +206,7 @@ class FittedToeplitz(IncrementMechanism):
         docs/mathematics.md, "What is stored and what is proved", derives it.
         """
         unit, d = 2.0**-53, len(self.poles)
-        if not all(_distinct(roots) for roots in (self.poles, self.zeros)) or set(self.poles) & set(self.zeros):
+        if len({*self.poles, *self.zeros}) < 2 * d:
             return np.inf
         with np.errstate(all="ignore"):
             moved = 0.0
@@ -399,7 +399,3 @@ class FittedToeplitz(IncrementMechanism):
 
 def _array(roots: tuple[complex, ...]) -> ComplexArray:
     return np.array(roots, dtype=np.complex128)
-
-
-def _distinct(roots: tuple[complex, ...]) -> bool:
-    return len(set(roots)) == len(roots)
