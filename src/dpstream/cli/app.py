@@ -42,7 +42,7 @@ COMMANDS = {
     "compare": "Compare all mechanisms at one horizon: error, sensitivity, draws, memory and speed.",
     "store": "Look into a store of counters and sums, and check what it says.",
     "serve": "Show the releases of a store as a page, live, with downloads and an API.",
-    "export": "Write the pages of a store as files, to put on any web server.",
+    "export": "Write the pages of a store as files, with CSV, JSON and Parquet, to put on any web server.",
     "audit": "Run real releases on neighbouring streams and certify how much of the promised budget they give away.",
     "paper": "Measure again what the paper on the smooth binary mechanism states and shows, and write a report.",
     "bench": "Measure dpstream against its peers on one core of this machine: minutes, and a table.",
