@@ -10,6 +10,6 @@ from pathlib import Path
 collect_ignore: list[str] = []
 if not all(map(find_spec, ("torch", "opacus", "jax", "optax", "jax_privacy"))):
     collect_ignore += ["src/dpstream/adapters"]
-    collect_ignore += map(str, Path(__file__).parent.glob("tests/integrations/test_*.py"))
+    collect_ignore += map(str, Path(__file__).parent.glob("tests/integrations/*.py"))
 if not find_spec("playwright"):
     collect_ignore += ["tests/integrations/serve"]

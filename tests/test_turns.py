@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from dpstream import turns
 from dpstream.errors import ForkedStream, StreamInUse
 from dpstream.turns import Turn, in_turn
 
@@ -205,3 +206,12 @@ def test_the_turn_is_free_after_an_error():
             method()
     tickets.between = lambda: None
     assert tickets.take() == 0
+
+
+def test_turns_that_are_gone_are_forgotten():
+    kept = [Turn() for _ in range(10)]
+    for _ in range(10_000):
+        Turn()
+    assert len(turns._turns) < 5_000
+    alive = {id(known()) for known in turns._turns.values()}
+    assert {id(turn) for turn in kept} <= alive

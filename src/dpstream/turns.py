@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from dpstream.errors import ForkedStream, StreamInUse
 
@@ -73,7 +73,7 @@ class Turn(list[None]):
         super().__init__((None,))
         #: The count of forks in the process that made the object.
         self.forks = forks.count
-        _turns[id(self)] = self
+        _remember(self)
 
     def take_away(self) -> None:
         """Leave this turn to the parent process: here it is never free again, whoever gives it back."""
@@ -112,14 +112,30 @@ class ForkedTurn(Turn):
         """Give nothing back: a call that was under way when the process forked ends here, too."""
 
 
-#: All turns of this process, by their ids: lists have no hash.
-_turns: WeakValueDictionary[int, Turn] = WeakValueDictionary()
+#: All turns of this process, by the ids of the references. A reference that calls back when its turn is gone would
+#: swallow a Ctrl-C that comes meanwhile, so those that are gone are dropped here and there instead.
+_turns: dict[int, ref[Turn]] = {}
+#: How many references there may be before those of turns that are gone are looked for.
+_room = 1024
+
+
+def _remember(turn: Turn) -> None:
+    global _room
+    made = ref(turn)
+    _turns[id(made)] = made
+    if len(_turns) > _room:
+        for key, known in tuple(_turns.items()):
+            if known() is None:
+                _turns.pop(key, None)  # one at a time: another thread may add its own meanwhile
+        _room = max(1024, 2 * len(_turns))
 
 
 def _after_fork() -> None:
     forks.count += 1
-    for turn in tuple(_turns.values()):
-        turn.take_away()
+    for known in tuple(_turns.values()):
+        turn = known()
+        if turn is not None:
+            turn.take_away()
 
 
 if hasattr(os, "register_at_fork"):

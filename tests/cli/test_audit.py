@@ -46,9 +46,10 @@ def test_a_violation_has_exit_status_1(monkeypatch):
 
 @pytest.fixture
 def few_calls(monkeypatch):
-    """Threads and times are checked elsewhere, by more calls."""
+    """Threads, times and names are checked elsewhere, by more calls."""
     monkeypatch.setattr(command, "check_threads", lambda: [ThreadCheck("Counter", 4, 8, 0, 0)])
     monkeypatch.setattr(command, "time_counter", lambda budget: time_counter(budget, 400))
+    monkeypatch.setattr(command, "check_names", lambda confidence: [])
 
 
 def test_repeated_noise_has_exit_status_1(monkeypatch, few_calls):

@@ -117,12 +117,13 @@ def test_a_full_disk_says_what_was_spent(here):  # noqa: F811
     said = found.stderr.decode().splitlines()[-1]
     assert said == (
         "dpstream count: standard output: No space left on device. 31 steps were released before that and are kept in"
-        " s.db: read them again with dpstream store releases s.db count, or run the same command again"
+        " s.db: read them again with dpstream store releases s.db count, or run the same command again with"
+        " --all"
     )
     with dp.Store("s.db") as store:
         released = [row.value for row in store.releases("count")]
     # What the message says: the same command gives the same releases.
-    again = count("log.csv", *USUAL, "--store", "s.db")
+    again = count("log.csv", *USUAL, "--store", "s.db", "--all")
     assert [int(line.split(",")[2]) for line in again.stdout.splitlines()[1:]] == released
 
 

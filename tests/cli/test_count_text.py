@@ -62,10 +62,12 @@ Mechanism: SmoothBinary, as asked.
 Budget ρ = 50000 for all releases together protects every single row (for people
 with several rows: --user and --max-contributions).
 Noise: at most ±0 (95 %).
+warning: ρ = 50000 protects hardly anybody: ρ = 0.1 is a usual choice, and 1 is
+much.
 warning: the first step (2026-01-01) was taken from the data: it shows when the
-first person came. --from DATE avoids that.
+first person came. --from avoids that.
 warning: the last step (2026-01-15) was taken from the data: it shows when the
-last person came. --through DATE avoids that.
+last person came. --through avoids that.
 300 rows read; 15 steps released.
 The noise of this run is not kept (--store keeps it): publish the result of one
 run only."""
@@ -98,6 +100,8 @@ def test_a_table_of_categories(visits):
 Budget ε = 5000 for all releases together protects every single row (for people
 with several rows: --user and --max-contributions).
 Noise: at most ±0 (95 %).
+warning: ε = 5000 protects hardly anybody: ε = 1 is a usual choice, and 10 is
+much.
 300 rows read; 3 steps released.
 The noise of this run is not kept (--store keeps it): publish the result of one
 run only."""
@@ -144,10 +148,10 @@ def test_the_second_run(visits):
     assert said.splitlines()[-1] == "300 rows read; 15 steps released."
     _, said = visits(f"{TREE} --from 2026-01-01 --through 2026-01-15 --store visits.db")
     assert said.splitlines()[-4:] == [
-        "300 rows read; 0 steps released.",
+        "0 rows read; 0 steps released.",
         "15 steps were released in earlier runs.",
-        "300 rows are for steps that were released before, as many as were counted then:",
-        "are not counted again.",
+        "warning: visits.csv was counted before (its content is the same): nothing of it",
+        "was counted again.",
     ]
 
 

@@ -52,6 +52,7 @@ def made(tmp_path_factory):
     return folder, before, result.output
 
 
+@pytest.mark.heavy
 def test_an_interrupted_run_goes_on_where_it_stopped(made):
     folder, before, _ = made
     assert sorted(before) == sorted(f"{part.key}.json" for part in PARTS[:3])
@@ -60,6 +61,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(made):
     assert len(after) == len(PARTS) + len(CLAIMS)
 
 
+@pytest.mark.heavy
 def test_every_part_has_its_files(made):
     out = made[0] / "out"
     for part in PARTS:
@@ -100,6 +102,7 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
+@pytest.mark.heavy
 def test_the_page_stands_by_itself(made):
     out = made[0] / "out"
     page = Page()
@@ -115,6 +118,7 @@ def test_the_page_stands_by_itself(made):
         assert title in text
 
 
+@pytest.mark.heavy
 def test_the_docs_hold_the_same_with_their_pictures(made):
     docs = made[0] / "docs"
     text = (docs / "paper.md").read_text()
@@ -124,11 +128,13 @@ def test_the_docs_hold_the_same_with_their_pictures(made):
     assert ".csv" not in text
 
 
+@pytest.mark.heavy
 def test_the_command_says_what_it_found(made):
     assert f"{len(PARTS)} tables and figures; {len(CLAIMS)} claims" in " ".join(made[2].split())
     assert "report.html" in made[2]
 
 
+@pytest.mark.heavy
 def test_fresh_computes_again_what_is_finished(made):
     finished = made[0] / "out" / "finished"
     first = f"{PARTS[0].key}.json"
@@ -141,6 +147,7 @@ def test_fresh_computes_again_what_is_finished(made):
     assert {name for name, changed in times(finished).items() if changed != before[name]} == {first}
 
 
+@pytest.mark.heavy
 def test_a_picture_that_is_gone_is_drawn_again(made):
     picture = made[0] / "out" / f"{PARTS[0].key}.png"
     picture.unlink()

@@ -51,7 +51,7 @@ def test_sensitivity_against_every_step():
     np.testing.assert_allclose(m._levels.row_norms(steps), row_norms(m._levels.left, p, q)[steps - 1], rtol=1e-10)
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 100, 3000])
+@pytest.mark.parametrize("horizon", [1, 2, 100, 1000, pytest.param(3000, marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("tilt", [0.4, -0.2])
 def test_levels_against_dense_inverse(horizon, tilt):
     """The column bound holds wherever the largest column is: `tilt` moves it to the start or into wide levels."""
@@ -78,7 +78,7 @@ def test_geometric_sums_against_ball_arithmetic(monkeypatch):
             assert zero == pytest.approx(float((-r * count).expm1() / (-r).expm1()), rel=1e-15)
 
 
-@pytest.mark.parametrize("exponent", [40, pytest.param(50, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("exponent", [30, *(pytest.param(e, marks=pytest.mark.heavy) for e in (40, 50))])
 def test_sensitivity_against_longer_doubles(exponent):
     levels = AnytimeToeplitz(2**exponent)._levels
     wide = [

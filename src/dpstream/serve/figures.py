@@ -40,7 +40,7 @@ def slug_of(name: str) -> str:
     """Return a name for files and addresses: the stream's own if that is harmless, else with a digest of it.
 
     >>> slug_of("visits"), slug_of("../Visits")
-    ('visits', 'visits-f3a2e34b6f59')
+    ('visits', 'visits-1eb25ed54e4c')
     """
     plain = re.sub("[^a-z0-9_-]+", "-", name.lower()).strip("-")[:40]
     if plain == name:
