@@ -3,13 +3,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo quick test coverage test-integrations heavy torture planted paper bench lint format clean
+.PHONY: demo quick test tests coverage test-integrations heavy torture planted paper bench lint format clean
 
 # Rebuilt whenever the declared dependencies or the kernel's source change.
 .venv/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --editable '.[dev]'
 	@touch $@
 
 demo: .venv/ready
@@ -19,8 +19,12 @@ demo: .venv/ready
 quick: .venv/ready lint
 	$(BIN)/pytest --quick --numprocesses 2 --quiet
 
-test: .venv/ready lint
-	$(BIN)/pytest --numprocesses 2
+# Lint and types run beside the tests: both cores have something to do.
+test: .venv/ready
+	$(MAKE) --no-print-directory --jobs 2 lint tests
+
+tests: .venv/ready
+	$(BIN)/pytest --numprocesses 2 --dist worksteal
 
 # Which lines and branches the tests reach. Not part of `make test`, which it would make half as long again.
 coverage: .venv/ready
@@ -35,8 +39,13 @@ INTEGRATIONS := tests/integrations/requirements.txt
 	.venv-integrations/bin/pip install --quiet --requirement $(INTEGRATIONS) --editable .
 	@touch $@
 
+# The page is tested in a real browser, which is installed if it is missing.
 test-integrations: .venv-integrations/ready
-	.venv-integrations/bin/pytest tests/integrations src/dpstream/adapters
+	@test -x /usr/bin/chromium || apt-get install --quiet --yes --no-install-recommends chromium \
+		|| { apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium; } \
+		|| echo "NOT RUN: the page in a browser (tests/integrations/serve): Chromium could not be installed"
+	.venv-integrations/bin/pytest tests/integrations src/dpstream/adapters \
+		$$(test -x /usr/bin/chromium || echo --ignore tests/integrations/serve)
 
 # What is too slow for every run: ten times the samples, and the known answers once more through the NumPy twin.
 heavy: .venv/ready

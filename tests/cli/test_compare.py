@@ -49,6 +49,7 @@ def test_a_narrow_terminal(monkeypatch):
     assert " ns" not in result.output
 
 
+@pytest.mark.heavy
 def test_a_long_horizon_says_what_it_leaves_out():
     result = invoke("--horizon", "5000", "--no-speed")
     assert result.exit_code == 0

@@ -199,7 +199,7 @@ def save_log(file, rows):
 
 
 @pytest.mark.parametrize("end", [("--horizon", 60), ("--until", "2026-02-28"), ("--unbounded",)], ids=str)
-@pytest.mark.parametrize("order", [(), ("--any-order",)], ids=str)
+@pytest.mark.parametrize("order", [(), pytest.param(("--any-order",), marks=pytest.mark.heavy)], ids=str)
 def test_nobody_is_counted_more_often_than_allowed(folder, monkeypatch, end, order):
     """A plain count of who is kept, over several runs with old rows fed again and again."""
     monkeypatch.setattr(text_chunks, "CHUNK_BYTES", 150)

@@ -156,6 +156,7 @@ def test_a_picture_that_is_gone_is_drawn_again(made):
     assert picture.exists()
 
 
+@pytest.mark.heavy
 def test_ctrl_c_says_how_to_go_on(tmp_path):
     program = "from dpstream.cli.app import main; main()"
     command = [sys.executable, "-c", program, "paper", "--quick", "--output", str(tmp_path)]

@@ -144,6 +144,7 @@ def build(source: Path, **environment: str) -> set[str]:
         return set(archive.namelist())
 
 
+@pytest.mark.heavy
 def test_a_build_without_a_compiler_leaves_only_the_kernel_out(source: Path) -> None:
     files = build(source, CC="/bin/false")
     assert not any(name.endswith(".so") for name in files)
@@ -153,6 +154,7 @@ def test_a_build_without_a_compiler_leaves_only_the_kernel_out(source: Path) -> 
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+@pytest.mark.heavy
 def test_the_c_code_compiles_without_warnings(tmp_path: Path) -> None:
     flags = [
         "-std=c11",

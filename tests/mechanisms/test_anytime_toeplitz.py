@@ -27,7 +27,13 @@ def square_root_sum(t):
 
 @pytest.mark.parametrize(
     ("exponent", "buffers", "most"),
-    [(20, 6, 1.256), (24, 7, 1.268), (30, 9, 1.273), (40, 12, 1.28), (50, 14, 1.296)],
+    [
+        (20, 6, 1.256),
+        (24, 7, 1.268),
+        (30, 9, 1.273),
+        pytest.param(40, 12, 1.28, marks=pytest.mark.heavy),
+        pytest.param(50, 14, 1.296, marks=pytest.mark.heavy),
+    ],
 )
 def test_ratio_to_the_known_horizon(exponent, buffers, most):
     m = AnytimeToeplitz(2**exponent)
@@ -100,6 +106,7 @@ def test_levels_are_the_eleven_leading_bits():
     assert levels_to(2**50)[1][-1] == 1  # the limit itself opens an octave
 
 
+@pytest.mark.heavy
 def test_limits():
     assert AnytimeToeplitz().horizon == 2**40
     assert AnytimeToeplitz(5) == AnytimeToeplitz(2**20)

@@ -38,6 +38,7 @@ def test_small_horizons():
         assert m.max_variance() <= 1.001 * BufferedToeplitz(horizon).max_variance()
 
 
+@pytest.mark.heavy
 def test_between_table_points():
     """Never above the normalised buffered mechanism, and smooth in the horizon."""
     rng = np.random.default_rng(1)

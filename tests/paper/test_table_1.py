@@ -101,6 +101,7 @@ def test_streams_hold_what_their_mechanism_says(memory):
 
 
 @pytest.mark.parametrize("mechanism", [SmoothBinary(1000), BufferedToeplitz(1000), SquareRoot(1000)])
+@pytest.mark.heavy
 def test_what_is_counted_is_what_the_allocator_sees(mechanism):
     """Between two widths, so that room for keystream and the like, the same for both, drops out."""
     _allocated(mechanism, 100)  # what is worked out once and kept
