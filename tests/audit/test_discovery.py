@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from dpstream.audit.discovery import ATTACKS, certified_delta, check_names
 from dpstream.noise import named
-from dpstream.release import open_settings
+from dpstream.release import open_counter, open_settings
 from dpstream.release.open_counter import OpenCounter
 from dpstream.release.open_settings import OpenSettings
 
@@ -30,6 +30,7 @@ SHOWN = {
     "all terms of one person": 0.02,
     "more terms than are allowed": 0.02,
     "a term that others bring later": 0.0,
+    "a term's place among those of its step": 0.001,
     "counts of all terms of one person": 0.005,
     "counts of events": 0.0,
 }
@@ -72,6 +73,10 @@ def noise_restarts_when_a_name_is_seen(monkeypatch):
     monkeypatch.setattr(named._Chunk, "_walk", lambda self, where, t: None)
 
 
+def names_in_the_order_in_which_they_were_brought(monkeypatch):
+    monkeypatch.setattr(open_counter, "sorted", lambda found: sorted(found, key=lambda one: one[1]), raising=False)
+
+
 @pytest.mark.parametrize(
     ("plant", "title"),
     [
@@ -81,6 +86,7 @@ def noise_restarts_when_a_name_is_seen(monkeypatch):
         (without_the_events_of_a_person, "counts of events"),
         (seen_through_dropped_contributions, "more terms than are allowed"),
         (noise_restarts_when_a_name_is_seen, "a term that others bring later"),
+        (names_in_the_order_in_which_they_were_brought, "a term's place among those of its step"),
     ],
     ids=lambda given: given if isinstance(given, str) else given.__name__,
 )

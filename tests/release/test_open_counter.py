@@ -58,7 +58,7 @@ def by_hand(settings, key, steps, people_steps=None):
         for name, count in (step if people_steps is None else people_steps[t - 1]).items():
             people[name] = people.get(name, 0) + count
         chosen_by = people_noise or noise
-        for name, brought in people.items():
+        for name, brought in sorted(people.items()):
             noisy = brought + int(chosen_by.values(chosen_by.tags([name]), t)[0])
             if brought and noisy >= settings.threshold and name not in shown:
                 shown.append(name)
@@ -77,7 +77,9 @@ def by_hand(settings, key, steps, people_steps=None):
 def test_releases_are_those_of_the_definition(given):
     made, steps = counter(**given), list(steps_of(20))
     expected = by_hand(made.settings, fixed_key("open"), steps)
-    assert [made.add(step) for step in steps] == expected
+    released = [made.add(step) for step in steps]
+    assert released == expected
+    assert [list(one) for one in released] == [list(one) for one in expected]
     assert 3 < len(expected[-1]) < 34
     if "mechanism" not in given:
         chosen = dp.mechanisms.FittedToeplitz if "windows" in given else dp.mechanisms.BalancedToeplitz
@@ -167,6 +169,15 @@ def test_spellings_of_one_name_are_one():
     assert list(released) == ["caf\u00e9"]
     assert made.add({"cafe\u0301": 10})["caf\u00e9"] > 100
     assert list(counter(declared=["cafe\u0301", "caf\u00e9"]).add({})) == ["caf\u00e9"]
+
+
+def test_who_was_brought_first_does_not_show_in_the_order():
+    """Names that are published together come by their spelling, declared ones first, as they were declared."""
+    made = counter(declared=["zinnia", "aster"])
+    made.add({"tulip": 1, "zinnia": 1})
+    assert list(made.add({"rose": 1000, "tulip": 1000, "lily": 1000})) == ["zinnia", "aster", "lily", "rose", "tulip"]
+    assert list(made.add({"anemone": 1000}))[-2:] == ["tulip", "anemone"]
+    assert list(made.published) == ["zinnia", "aster", "lily", "rose", "tulip", "anemone"]
 
 
 # -- threshold and noise ----------------------------------------------------------------------------------------------

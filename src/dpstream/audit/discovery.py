@@ -185,6 +185,15 @@ def _brought_later(counter: OpenCounter, there: bool, trials: int) -> Scores:
     return np.array([released[name] - crowd if name in released else ABSENT for name in names], dtype=np.float64)
 
 
+def _place_in_order(counter: OpenCounter, there: bool, trials: int) -> Scores:
+    """Bring the second of two terms first and let a crowd bring both later: which of them is published first."""
+    crowd = 10 * counter.threshold
+    counter.add({f"{trial} b": 1 for trial in range(trials)} if there else {})
+    released = counter.add({f"{trial} {which}": crowd for trial in range(trials) for which in "ab"})
+    places = {name: place for place, name in enumerate(released)}
+    return np.array([places[f"{trial} b"] < places[f"{trial} a"] for trial in range(trials)], dtype=np.float64)
+
+
 def _crowded_terms(counter: OpenCounter, there: bool, trials: int) -> Scores:
     """Add to terms that everybody brings: how far their counts, all together, are from the crowd's."""
     each, per_name = counter.settings.names_per_person, counter.settings.per_name
@@ -205,6 +214,7 @@ ATTACKS: tuple[NameAttack, ...] = (
     NameAttack("all terms of one person", _settings(2, 6, threshold_share=0.9), _own_terms),
     NameAttack("more terms than are allowed", _settings(2, 2, threshold_share=0.9), _too_many_terms),
     NameAttack("a term that others bring later", _settings(40, 1, threshold_share=0.1), _brought_later),
+    NameAttack("a term's place among those of its step", _settings(2, 1, threshold_share=0.9), _place_in_order),
     NameAttack("counts of all terms of one person", _settings(1, 6, threshold_share=0.1), _crowded_terms),
     NameAttack("counts of events", _settings(1, 3, per_name=4, threshold_share=0.1, people_share=0.1), _crowded_terms),
 )

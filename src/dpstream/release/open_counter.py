@@ -104,9 +104,9 @@ class OpenCounter:
     >>> terms.threshold
     36
     >>> terms.add({"weather": 152, "flu": 61, "my own name": 1})  # one day's searches
-    {'weather': 155, 'flu': 55}
+    {'flu': 55, 'weather': 155}
     >>> terms.add({"weather": 140, "football": 90})
-    {'weather': 297, 'flu': 60, 'football': 91}
+    {'flu': 60, 'weather': 297, 'football': 91}
     >>> terms.published["flu"]
     Estimate(value=60, stddev=4.56..., low=51, high=69)
     """
@@ -302,6 +302,8 @@ class OpenCounter:
     def add(self, counts: object, people: object = None) -> dict[str, int]:
         """Take one step's counts by name; return the released count of every name that is published so far.
 
+        Names come in the order of the step in which they were published, and those of one step by their spelling.
+
         **The caller ensures** that nobody brings more than `names_per_person` names or adds more than `per_name` to
         one, over all steps; `add_events` does that itself.
 
@@ -420,7 +422,10 @@ class OpenCounter:
         shown, names = state.shown, state.names
         if new.size:
             everyone = list(self._index)
-            shown, names = np.concatenate([shown, new]), (*names, *(everyone[row] for row in new.tolist()))
+            # By name, not by row: which of them was brought first is nowhere protected.
+            found = sorted((everyone[row], row) for row in new.tolist())
+            shown = np.concatenate([shown, [row for _, row in found]])
+            names = (*names, *(name for name, _ in found))
         released = noisy[shown]
         kept = state.releases[-settings.windows[-1] :] if settings.windows else ()
         self._state = _State(t, counts, brought, shown, names, (*kept, released))
