@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo quick test tests coverage test-integrations heavy torture planted paper bench lint format clean
+.PHONY: demo quick test tests coverage test-integrations heavy torture planted paper docs bench lint format clean
 
 # Rebuilt whenever the declared dependencies or the kernel's source change.
 .venv/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
@@ -72,6 +72,18 @@ planted: .venv/ready
 paper: .venv/ready
 	$(BIN)/dpstream paper --output output/paper
 
+# The site, in build/site: every page's code runs, every link inside is checked, a warning is an error. Offline once the
+# environment stands.
+.venv-docs/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip install --quiet --upgrade pip
+	.venv-docs/bin/pip install --quiet --editable '.[docs]'
+	@touch $@
+
+DOCS_PYTHON ?= .venv-docs/bin/python
+docs: .venv-docs/ready
+	$(DOCS_PYTHON) -m sphinx --fail-on-warning --keep-going --quiet --jobs 2 --builder html docs build/site
+
 lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -88,4 +100,4 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/run.py $(suite)
 
 clean:
-	rm -rf .venv .venv-integrations build dist src/*.egg-info src/dpstream/kernel/*.so
+	rm -rf .venv .venv-docs .venv-integrations build dist src/*.egg-info src/dpstream/kernel/*.so
