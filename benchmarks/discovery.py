@@ -90,7 +90,7 @@ def run(steps: int, people: int = PEOPLE) -> dict[str, Any]:
         "making seconds": begun - made,
         "seconds": ended - begun,
         "cpu seconds": spent,
-        "bytes a name": counter.nbytes / len(counter._index),
+        "bytes a name": counter.nbytes / len(counter._sums.index),
         **figures,
     }
 

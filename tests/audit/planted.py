@@ -236,7 +236,7 @@ BUGS = (
     ),
     Bug(
         "names: noise alone publishes a name that came with a count of 0",
-        "release/open_counter.py",
+        "release/open_sums.py",
         "reached = (chosen_by >= settings.threshold) & (brought > 0)",
         "reached = chosen_by >= settings.threshold",
         ("tests/release/test_open_counter.py",),
@@ -244,7 +244,7 @@ BUGS = (
     ),
     Bug(
         "names: those of one step in the order in which they were brought",
-        "release/open_counter.py",
+        "release/open_sums.py",
         "found = sorted((everyone[row], row) for row in new.tolist())",
         "found = [(everyone[row], row) for row in new.tolist()]",
         ("tests/release/test_open_counter.py",),

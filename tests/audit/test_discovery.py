@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from dpstream.audit.discovery import ATTACKS, certified_delta, check_names
 from dpstream.noise import named
-from dpstream.release import open_counter, open_settings
+from dpstream.release import open_settings, open_sums
 from dpstream.release.open_counter import OpenCounter
 from dpstream.release.open_settings import OpenSettings
 
@@ -74,7 +74,7 @@ def noise_restarts_when_a_name_is_seen(monkeypatch):
 
 
 def names_in_the_order_in_which_they_were_brought(monkeypatch):
-    monkeypatch.setattr(open_counter, "sorted", lambda found: sorted(found, key=lambda one: one[1]), raising=False)
+    monkeypatch.setattr(open_sums, "sorted", lambda found: sorted(found, key=lambda one: one[1]), raising=False)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ from dpstream.errors import (
 from dpstream.gaussian_curve import gaussian_delta
 from dpstream.noise.named import NamedNoise, NamedRows
 from dpstream.release import NameLimit, OpenSettings
+from dpstream.release.open_sums import NameSums, OpenSums
+from dpstream.release.step_of_names import step_of_names
 from dpstream.testing import fixed_key
 
 from .test_threads import at_once
@@ -304,8 +306,8 @@ def test_intervals_hold_the_truth():
 
 
 def snapshot(made):
-    state = made._state
-    return state.t, dict(zip(made._index, state.counts.tolist(), strict=False)), made.estimates(), made.dropped
+    counts = made._sums._state.counts.tolist()
+    return made.t, dict(zip(made._sums.index, counts, strict=False)), made.estimates(), made.dropped
 
 
 @pytest.mark.parametrize(
@@ -529,3 +531,35 @@ def test_memory_grows_with_the_names():
     made = counter()
     made.add({f"n{i}": 1 for i in range(30_000)})
     assert made.nbytes / 30_000 < 130
+
+
+# -- going on ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [{}, {"declared": ["name 3", "never"], "windows": (1, 4)}], ids=["plain", "declared"])
+def test_sums_go_on_where_they_stood(given):
+    """From names, true sums and the releases that windows need, and from nothing else: the same releases follow."""
+    made, steps = counter(**given), list(steps_of(20))
+    for step in steps[:13]:
+        made.add(step)
+    before = made._sums
+    kept = before._state.releases[:-1]
+    again = OpenSums.resume(made.settings, fixed_key("open"), 13, list(before.index), before.reveal(), kept)
+    assert (again.names, again.since.tolist()) == (before.names, before.since.tolist())
+    assert again.estimates(0.95) == made.estimates()
+    if made.settings.windows:
+        assert again.window(4, 0.9) == made.window(4, 0.9)
+    for step in steps[13:]:
+        taken = step_of_names(step, again.index, made.settings.most)
+        assert list(again.release(taken, taken).items()) == list(made.add(step).items())
+    assert len(made.published) > 4
+
+
+def test_sums_before_the_first_step_go_on_too():
+    settings = counter(declared=["rose"]).settings
+    nothing = np.zeros(2, dtype=np.int64)
+    again = OpenSums.resume(settings, fixed_key("open"), 0, ["rose", "tulip"], NameSums(nothing, nothing, nothing - 1))
+    step = step_of_names({"tulip": 1000}, again.index, settings.most)
+    assert again.release(step, step) == counter(declared=["rose"]).add({"tulip": 1000})
+    with pytest.raises(InvalidArgument, match="declared first"):
+        OpenSums.resume(settings, fixed_key("open"), 0, ["tulip", "rose"], NameSums(nothing, nothing, nothing))

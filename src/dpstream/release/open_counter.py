@@ -9,41 +9,25 @@ for every name whose noisy number of people has reached the threshold. Every nam
 from __future__ import annotations
 
 from collections import Counter as Multiset
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import ApproxDP, Budget
-from dpstream.errors import HorizonExceeded, InputOutOfBound, InvalidArgument, NoReleaseYet, ReleaseNotKept
+from dpstream.errors import HorizonExceeded, InvalidArgument
 from dpstream.mechanisms.base import Mechanism
-from dpstream.noise.named import NamedNoise
 from dpstream.release.error_bars import Estimate
 from dpstream.release.name_limit import NameLimit
 from dpstream.release.name_words import describe_names
 from dpstream.release.open_settings import OpenSettings
+from dpstream.release.open_sums import OpenSums
 from dpstream.release.step_of_names import StepOfNames, step_of_names
 from dpstream.turns import Turn, in_turn
 
 __all__ = ["OpenCounter"]
-
-
-class _State(NamedTuple):
-    """Where a counter stands. One object, put in its place by one assignment: an interruption leaves the old one.
-
-    `counts` and `people` are the TRUE sums of every name in its row; `shown` lists the rows that are published, in the
-    order of their publication, `names` their names, and `releases` holds their last releases, and those before as far
-    as windows need them.
-    """
-
-    t: int
-    counts: NDArray[np.int64]
-    people: NDArray[np.int64]
-    shown: NDArray[np.int64]
-    names: tuple[str, ...]
-    releases: tuple[NDArray[np.int64], ...]
 
 
 class OpenCounter:
@@ -111,18 +95,7 @@ class OpenCounter:
     Estimate(value=60, stddev=4.56..., low=51, high=69)
     """
 
-    __slots__ = (
-        "_by_events",
-        "_capacity",
-        "_index",
-        "_limit",
-        "_noise",
-        "_people_rows",
-        "_rows",
-        "_settings",
-        "_state",
-        "_turn",
-    )
+    __slots__ = ("_by_events", "_capacity", "_limit", "_settings", "_sums", "_turn")
 
     def __init__(
         self,
@@ -157,18 +130,9 @@ class OpenCounter:
     def _begin(self, settings: OpenSettings, capacity: int, key: bytes | None) -> None:
         self._turn = Turn()
         self._settings, self._capacity = settings, capacity
-        noise, people_noise = settings.noise(key)
-        self._noise: NamedNoise = noise
-        self._rows = noise.rows()
-        self._people_rows = None if people_noise is None else (people_noise, people_noise.rows())
-        self._index: dict[str, int] = {}
+        self._sums = OpenSums(settings, key)
         self._by_events: bool | None = None
         self._limit = NameLimit(settings.names_per_person, settings.per_name, capacity=capacity)
-        nothing = np.zeros(0, dtype=np.int64)
-        self._state = _State(0, nothing, nothing, nothing, (), ())
-        self._meet(settings.declared)
-        zeros = np.zeros(len(settings.declared), dtype=np.int64)
-        self._state = _State(0, zeros, zeros, np.arange(len(zeros)), settings.declared, ())
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -182,7 +146,7 @@ class OpenCounter:
         return (
             f"OpenCounter(horizon={s.horizon}, budget={s.budget!r}, names_per_person={s.names_per_person}{more},"
             f" mechanism={s.mechanism!r}, name={s.name!r}, key=<hidden>) at step {self.t},"
-            f" {len(self._state.shown)} names published"
+            f" {len(self._sums.names)} names published"
         )
 
     # -- looking ------------------------------------------------------------------------------------------------------
@@ -190,7 +154,7 @@ class OpenCounter:
     @property
     def t(self) -> int:
         """How many releases have been made."""
-        return self._state.t
+        return self._sums.t
 
     @property
     def settings(self) -> OpenSettings:
@@ -249,11 +213,7 @@ class OpenCounter:
 
     @in_turn
     def _estimates(self, confidence: float) -> dict[str, Estimate[int]]:
-        state = self._state
-        if not state.t:
-            return {}
-        bars = self._settings.stddev(state.t), self._settings.half_width(state.t, confidence)
-        return self._with_bars(state.releases[-1], *bars)
+        return self._sums.estimates(confidence)
 
     def window(self, steps: int, confidence: float = 0.95) -> dict[str, Estimate[int]]:
         """Return what was counted in the last `steps` steps for every name published long enough.
@@ -272,26 +232,7 @@ class OpenCounter:
 
     @in_turn
     def _window(self, steps: int, confidence: float) -> dict[str, Estimate[int]]:
-        state, settings = self._state, self._settings
-        if not state.t:
-            raise NoReleaseYet
-        since = state.t - steps
-        if since <= 0:
-            bars = settings.stddev(state.t), settings.half_width(state.t, confidence)
-            return self._with_bars(state.releases[-1], *bars)
-        if steps >= len(state.releases):
-            needed = tuple(sorted({*settings.windows, steps}))
-            raise ReleaseNotKept(step=since, advice=f"build the counter with windows={needed}")
-        earlier = state.releases[-1 - steps]
-        return self._with_bars(
-            state.releases[-1][: len(earlier)] - earlier, *settings.change(state.t, since, confidence)
-        )
-
-    def _with_bars(self, values: NDArray[np.int64], stddev: float, off: int) -> dict[str, Estimate[int]]:
-        return {
-            name: Estimate(value, stddev, value - off, value + off)
-            for name, value in zip(self._state.names, values.tolist(), strict=False)
-        }
+        return self._sums.window(steps, confidence)
 
     def describe(self) -> str:
         """Return what is promised, to whom, against whom, and what is not, in plain words."""
@@ -323,14 +264,14 @@ class OpenCounter:
         HorizonExceeded
             Past the last release; nothing changes.
         """
-        step = step_of_names(counts, self._index, self._settings.most)
+        step = step_of_names(counts, self._sums.index, self._settings.most)
         if not self._settings.splits:
             if people is not None:
                 raise InvalidArgument("people", type(people).__name__, "left out with per_name=1: counts are people")
             return self._add(step, step)
         if people is None:
             raise InvalidArgument("people", None, "given with per_name above 1: how many people are new to each name")
-        return self._add(step, step_of_names(people, self._index, self._settings.most))
+        return self._add(step, step_of_names(people, self._sums.index, self._settings.most))
 
     def add_events(self, people: Sequence[str | bytes | int], names: Sequence[str]) -> dict[str, int]:
         """Take one step's events, one (person, name) each; return the released counts, as `add` does.
@@ -358,17 +299,17 @@ class OpenCounter:
         self._enter(by_events=True)
         kept, new = self._limit.take_keys(people, keys)
         step = self._tally(names, kept)
-        return self._release(step, self._tally(names, new) if self._settings.splits else step)
+        return self._sums.release(step, self._tally(names, new) if self._settings.splits else step)
 
     def _tally(self, names: list[str], chosen: NDArray[np.bool_]) -> StepOfNames:
         """Return how many of the chosen events each name has."""
         times = Multiset(name for name, one in zip(names, chosen.tolist(), strict=True) if one)
-        return step_of_names(times, self._index, self._settings.most)
+        return step_of_names(times, self._sums.index, self._settings.most)
 
     @in_turn
     def _add(self, step: StepOfNames, people: StepOfNames) -> dict[str, int]:
         self._enter(by_events=False)
-        return self._release(step, people)
+        return self._sums.release(step, people)
 
     def fresh(self, key: bytes | None = None) -> OpenCounter:
         """Return a counter with the same settings and its own key, from step 1. It spends a budget of its own."""
@@ -379,75 +320,17 @@ class OpenCounter:
     @property
     def nbytes(self) -> int:
         """How many bytes the arrays take, without the texts of the names: **not private**."""
-        arrays = [self._state.counts, self._state.people, self._state.shown, *self._state.releases]
-        rows = [self._rows] if self._people_rows is None else [self._rows, self._people_rows[1]]
-        return sum(array.nbytes for array in arrays) + sum(row.nbytes for row in rows) + self._limit.nbytes
+        return self._sums.nbytes + self._limit.nbytes
 
     # -- inside: all of it in turn ------------------------------------------------------------------------------------
 
     def _enter(self, *, by_events: bool) -> None:
         """Refuse a step past the last one, and to mix `add`, whose caller counts people, with `add_events`."""
-        if self._state.t >= self._settings.horizon:
-            raise HorizonExceeded(horizon=self._settings.horizon, step=self._state.t + 1)
-        if self._by_events not in (None, by_events) and self._state.t:
+        if self._sums.t >= self._settings.horizon:
+            raise HorizonExceeded(horizon=self._settings.horizon, step=self._sums.t + 1)
+        if self._by_events not in (None, by_events) and self._sums.t:
             used, asked = ("add_events", "add") if self._by_events else ("add", "add_events")
             raise InvalidArgument(
                 "step", asked, f"{used} as before: {used} and {asked} do not know of each other's people and names"
             )
         self._by_events = by_events
-
-    def _meet(self, names: Iterable[str]) -> None:
-        """Give rows to names that have none; their noise stands after the last step."""
-        new = [name for name in names if name not in self._index]
-        t, first = self._state.t, len(self._index)
-        # Rows of an interrupted call whose names are not in the index are given anew.
-        for noise, rows in [(self._noise, self._rows), *([self._people_rows] if self._people_rows else [])]:
-            rows.cut(first)
-            rows.append(noise.tags(new), after=t)
-        self._index.update({name: first + i for i, name in enumerate(new)})
-
-    def _release(self, step: StepOfNames, people: StepOfNames) -> dict[str, int]:
-        state, settings = self._state, self._settings
-        self._meet({**step.new, **people.new})
-        t = state.t + 1
-        counts = self._added(state.counts, step)
-        brought = self._added(state.people, people) if settings.splits else counts
-        if settings.splits:
-            self._check_people(counts, brought)
-        noisy = counts + self._rows.at(t)
-        chosen_by = noisy if self._people_rows is None else brought + self._people_rows[1].at(t)
-        reached = (chosen_by >= settings.threshold) & (brought > 0)
-        reached[state.shown] = False
-        new = np.flatnonzero(reached)
-        shown, names = state.shown, state.names
-        if new.size:
-            everyone = list(self._index)
-            # By name, not by row: which of them was brought first is nowhere protected.
-            found = sorted((everyone[row], row) for row in new.tolist())
-            shown = np.concatenate([shown, [row for _, row in found]])
-            names = (*names, *(name for name, _ in found))
-        released = noisy[shown]
-        kept = state.releases[-settings.windows[-1] :] if settings.windows else ()
-        self._state = _State(t, counts, brought, shown, names, (*kept, released))
-        return dict(zip(names, released.tolist(), strict=True))
-
-    def _added(self, sums: NDArray[np.int64], step: StepOfNames) -> NDArray[np.int64]:
-        """Return new sums of all names: the old ones and this step's."""
-        added = np.zeros(len(self._index), dtype=np.int64)
-        added[: len(sums)] = sums
-        np.add.at(added, step.rows, step.counts)
-        for name, count in step.new.items():  # which another thread may have met in the meantime
-            added[self._index[name]] += count
-        return added
-
-    def _check_people(self, counts: NDArray[np.int64], people: NDArray[np.int64]) -> None:
-        most = people * self._settings.per_name
-        wrong = np.flatnonzero((counts > most) | (people > counts))
-        if wrong.size:
-            at = int(wrong[0])
-            raise InputOutOfBound(
-                given=int(counts[at]),
-                least=int(people[at]),
-                most=int(most[at]),
-                what=f"the total of a name that {int(people[at])} people have brought, with this step,",
-            )
