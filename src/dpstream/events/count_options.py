@@ -9,15 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import polars as pl
+
 from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
 from dpstream.errors import BudgetError, InvalidArgument, SettingsMissing
+from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.count_settings import BUDGET, ENDS, missing
 from dpstream.events.file_options import FileOptions
+from dpstream.events.last_step import last_step
 from dpstream.events.measure import Measure
 from dpstream.events.release_table import TOTAL
 from dpstream.events.row_rules import RowFilter, RowRules
-from dpstream.events.tally import Late, Order
+from dpstream.events.tally import Late, Order, RowTally, TimeTally
+from dpstream.events.timestamps import Timestamps
 from dpstream.events.windows import Window, windows_of
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.catalogue import mechanism_named
@@ -29,6 +34,8 @@ __all__ = ["ROW", "CountOptions", "budget_of"]
 ROW = "row"
 #: The largest value that a row may have.
 MOST_PER_ROW = 2**40
+#: Rows are counted for so many steps at most where there is no horizon.
+ENDLESS = 2**30
 #: The settings that say how files are written.
 FILE_OPTIONS = tuple(field.name for field in fields(FileOptions))
 
@@ -200,6 +207,52 @@ class CountOptions:
     def row_filter(self) -> RowFilter:
         """Return what applies the rules to the rows of a run."""
         return RowFilter(self.rules, self.measure, self.time, self.user)
+
+    def tally(
+        self,
+        seen: int = 0,
+        *,
+        in_ledger: bool = False,
+        series_start: pl.Series | None = None,
+        calendar: Calendar | None = None,
+    ) -> RowTally | TimeTally:
+        """Return what adds the rows of a run up; nobody is limited yet.
+
+        Parameters
+        ----------
+        seen
+            How many steps were released before.
+        in_ledger
+            Whether rows go into the open steps of a store.
+        series_start
+            When the first of the streams began that this one goes on with.
+        calendar
+            The steps from `start` on, if somebody has laid them out before.
+        """
+        horizon = ENDLESS if self.horizon is None else self.horizon
+        if self.time is None:
+            return RowTally(self.measure, None, horizon, seen, self.row_filter())
+        zone = self.time_zone
+        timestamps = Timestamps(self.time, self.time_format, zone)
+        start = None if self.start is None else parse_moment("start", self.start, zone)
+        through = None if self.end is None else last_step(self.end, zone)
+        return TimeTally(
+            self.measure,
+            None,
+            horizon,
+            timestamps,
+            self.every,
+            start=calendar or start,
+            until=None if self.until is None else parse_moment("until", self.until, zone, end_of_day=True),
+            # A step that is open until it is closed takes rows until then.
+            through=None if self.order == "open" or in_ledger else through,
+            order=self.order,
+            seen=seen,
+            row_filter=self.row_filter(),
+            late=(self.late or "next") if in_ledger else "drop",
+            series_start=series_start if in_ledger else None,
+            past_the_end="dpstream store extend starts a stream that carries the total over" if seen else "",
+        )
 
     def kept(self) -> dict[str, Any]:
         """The settings that a stream remembers, by name, as JSON; those that have no value are left out."""

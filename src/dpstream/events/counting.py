@@ -25,6 +25,7 @@ from dpstream.events.kept_stream import (
     fixed,
     kept_settings,
     only_stream,
+    series_start,
     store_at,
     stream_named,
     stream_settings,
@@ -48,8 +49,6 @@ from dpstream.store.ledger import check_open_steps
 
 __all__ = ["CountRun"]
 
-#: Rows are counted for so many steps at most where there is no horizon.
-ENDLESS = 2**30
 #: Steps of one commit, and of one piece of output.
 PIECE = 1 << 15
 #: Without a store, so many users can be told apart.
@@ -102,7 +101,7 @@ class CountRun:
         self.store = store or store_at(options.store)
         info = None if self.store is None else stream_named(self.store, options.name)
         self.seen = self.published = 0 if info is None else info.t
-        self._series_start = None if info is None or info.continues is None else self._start_of_series(info.name)
+        self._series_start = None if info is None or self.store is None else series_start(self.store, info)
         kept = {} if info is None else kept_settings(info)
         start = _first_step(options) or kept.get("start") if options.time else None
         self.options = replace(options, start=start)
@@ -199,36 +198,7 @@ class CountRun:
 
     def _tally(self) -> RowTally | TimeTally:
         """What adds the rows up, nobody limited yet."""
-        options = self.options
-        horizon = ENDLESS if options.horizon is None else options.horizon
-        if options.time is None:
-            return RowTally(options.measure, None, horizon, self.seen, options.row_filter())
-        zone, until, end = options.time_zone, options.until, options.end
-        timestamps = Timestamps(options.time, options.time_format, zone)
-        through = None if end is None else last_step(end, zone)
-        return TimeTally(
-            options.measure,
-            None,
-            horizon,
-            timestamps,
-            options.every,
-            start=None if options.start is None else parse_moment("start", options.start, zone),
-            until=None if until is None else parse_moment("until", until, zone, end_of_day=True),
-            # A step that is open until it is closed takes rows until then.
-            through=None if options.order == "open" or self.in_ledger else through,
-            order=options.order,
-            seen=self.seen,
-            row_filter=options.row_filter(),
-            late=(options.late or "next") if self.in_ledger else "drop",
-            series_start=self._series_start if self.in_ledger else None,
-            past_the_end="dpstream store extend starts a stream that carries the total over" if self.seen else "",
-        )
-
-    def _start_of_series(self, name: str) -> pl.Series | None:
-        """When the first of the streams began that this one goes on with."""
-        assert self.store is not None  # noqa: S101
-        kept = kept_settings(self.store.series(name)[0])
-        return parse_moment("start", kept["start"], kept.get("time_zone")) if "start" in kept else None
+        return self.options.tally(self.seen, in_ledger=self.in_ledger, series_start=self._series_start)
 
     def close(self) -> None:
         """Give the store back."""
@@ -360,8 +330,9 @@ class CountRun:
         parts, self.tally.parts = self.tally.parts, []
         for part, digest in zip(parts, self.intake.take_digests(), strict=True):
             self.waiting += int(part.rows[max(self.closed - part.first, 0) :].sum())
-            if not part.rows.any():  # a file without rows is not worth remembering: tomorrow's may be the same
-                continue
+            # A file without rows is not remembered, since tomorrow's may be the same; but it is a commit like others:
+            # the file of the store may not show that there were none.
+            name = digest if part.rows.any() else None
             with said_by_steps(part.first, len(part.tallies)):
                 self.counter.ingest(
                     part.first + 1,
@@ -369,7 +340,7 @@ class CountRun:
                     through=self.closed,
                     rows=part.rows,
                     contributions=self._fingerprinted(part.contributions),
-                    batch=digest,
+                    batch=name,
                 )
 
     def release(self, closed: int) -> Iterator[NDArray[np.int64]]:

@@ -6,11 +6,23 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from dpstream.errors import InvalidArgument, StoreMismatch
+from dpstream.events.calendar import parse_moment
 from dpstream.events.count_settings import BUDGET, SETTINGS
 from dpstream.store import Store, StreamInfo
 
-__all__ = ["check_same", "fixed", "kept_settings", "only_stream", "store_at", "stream_named", "stream_settings"]
+__all__ = [
+    "check_same",
+    "fixed",
+    "kept_settings",
+    "only_stream",
+    "series_start",
+    "store_at",
+    "stream_named",
+    "stream_settings",
+]
 
 
 def store_at(path: Path | None) -> Store | None:
@@ -55,6 +67,14 @@ def stream_settings(store: Store, info: StreamInfo) -> dict[str, Any]:
     kept = {name: value for name, value in kept_settings(info).items() if name in SETTINGS}
     room = {} if info.people is None else {"max_users": info.people}
     return kept | budget | end | room | {"mechanism": settings.mechanism, "neighbours": settings.neighbours}
+
+
+def series_start(store: Store, info: StreamInfo) -> pl.Series | None:
+    """Return when the first of the streams began that this one goes on with; None if it goes on with none."""
+    if info.continues is None:
+        return None
+    kept = kept_settings(store.series(info.name)[0])
+    return parse_moment("start", kept["start"], kept.get("time_zone")) if "start" in kept else None
 
 
 def fixed(settings: dict[str, Any]) -> dict[str, Any]:

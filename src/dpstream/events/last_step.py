@@ -39,11 +39,12 @@ def last_step(through: str, zone: str | None) -> Callable[[Calendar, int], int]:
     return lambda calendar, most: min(calendar.reach(moment), most)
 
 
-def steps_ended(calendar: Calendar, most: int, *, midnight: bool = False) -> int:
-    """How many of a calendar's first `most` steps have ended by now, or had ended at the last midnight."""
-    moment = pl.Series([now()]).dt.cast_time_unit("us")
+def steps_ended(calendar: Calendar, most: int, *, midnight: bool = False, at: dt.datetime | None = None) -> int:
+    """How many of a calendar's first `most` steps have ended by now (or `at`), or had ended at the last midnight."""
+    present = now() if at is None else at
+    moment = pl.Series([present.astimezone(dt.UTC)]).dt.cast_time_unit("us")
     if calendar.zone is None:
-        local = now().astimezone().replace(tzinfo=None)
+        local = present.astimezone().replace(tzinfo=None)
         moment = pl.Series([local]).dt.cast_time_unit("us")
     else:
         moment = moment.dt.convert_time_zone(calendar.zone)

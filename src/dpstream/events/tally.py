@@ -179,7 +179,8 @@ class TimeTally(Tally):
     timestamps, every
         How to read a row's time, and how long a step is.
     start
-        A moment of the first step; None: the first row's, or with order="any" the earliest row's.
+        A moment of the first step, or the calendar that begins with it; None: the first row's moment, or with
+        order="any" the earliest row's.
     until
         A moment of the last step there may be, instead of a horizon.
     through
@@ -214,7 +215,7 @@ class TimeTally(Tally):
         timestamps: Timestamps,
         every: str,
         *,
-        start: pl.Series | None = None,
+        start: pl.Series | Calendar | None = None,
         until: pl.Series | None = None,
         through: Callable[[Calendar, int], int] | None = None,
         order: Order = "sorted",
@@ -238,7 +239,7 @@ class TimeTally(Tally):
         self._through = through
         self._most: int | None = None
         self._closed = 0
-        self.calendar = None if start is None else Calendar(every, start)
+        self.calendar = Calendar(every, start) if isinstance(start, pl.Series) else start
         self._width = max(len(measure.names), 1)
         self._sums = np.zeros((0, self._width), dtype=np.int64)
         self._rows_of = np.zeros(0, dtype=np.int64)

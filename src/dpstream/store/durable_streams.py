@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -84,11 +85,15 @@ class DurableCounter(DurableStream[Counter[Any]]):
 
     def knows_batch(self, batch: bytes) -> bool:
         """Return whether this batch is among the last 4,096 that were ingested."""
-        name = check_batch(batch)
+        return self.known_batches([batch]) == [True]
+
+    def known_batches(self, batches: Sequence[bytes]) -> list[bool]:
+        """Return of each batch whether it is among the last 4,096 that were ingested."""
+        names = [check_batch(batch) for batch in batches]
         with self._files.turn():
             self._current()
-            known = read_batch_digests(self._files.database, self._seals, self._lease.row)
-            return self._seals.batch_digest(name) in known
+            known = set(read_batch_digests(self._files.database, self._seals, self._lease.row))
+            return [self._seals.batch_digest(name) in known for name in names]
 
     def ingest(
         self,
@@ -98,7 +103,7 @@ class DurableCounter(DurableStream[Counter[Any]]):
         through: int,
         rows: ArrayLike | None = None,
         contributions: Contributions | None = None,
-        batch: bytes | None = None,
+        batch: bytes | list[bytes] | tuple[bytes, ...] | None = None,
     ) -> Ingested:
         """Add what rows count to open steps, in one commit with who was counted; nothing is released.
 
@@ -121,6 +126,7 @@ class DurableCounter(DurableStream[Counter[Any]]):
         batch
             A name of what is ingested, at most 1,024 bytes: a digest of the file, or a key of the caller's own. A batch
             among the last 4,096 that were ingested adds nothing, whatever else is given. None: it is not recognised.
+            Several names: of batches that are added up in `tallies` and ingested together, all of them new ones.
 
         Raises
         ------
@@ -131,14 +137,18 @@ class DurableCounter(DurableStream[Counter[Any]]):
         InvalidArgument, TooManyPeople
             As in `extend`. Whatever is raised here or above, nothing changes.
         """
-        name = None if batch is None else check_batch(batch)
+        several = isinstance(batch, (list, tuple))
+        given = batch if isinstance(batch, (list, tuple)) else [] if batch is None else [batch]
+        names = [check_batch(name) for name in given]
         with self._files.turn():
             self._current()
             database, row = self._files.database, self._lease.row
             known = read_batch_digests(database, self._seals, row)
-            digest = None if name is None else self._seals.batch_digest(name)
-            if digest in known:
+            digests = [self._seals.batch_digest(name) for name in names]
+            if not several and digests and digests[0] in known:
                 return Ingested(False, row.t + 1, row.open_last)
+            if len({*digests}) < len(digests) or not {*digests}.isdisjoint(known):
+                raise InvalidArgument("batch", f"{len(names):,} names", "new ones, each once: known_batches says which")
             grown = grown_row(row, self._settings, through)
             step, more = check_tallies(grown, self._settings, first, tallies, rows)
             if self._rows_per_person is not None and contributions is None:
@@ -151,7 +161,7 @@ class DurableCounter(DurableStream[Counter[Any]]):
             table = read_table(database, self._seals, row, row.t + 1, grown.open_last)
             if len(more):
                 add_tallies(table, step - row.t - 1, more, self._settings)
-            self._commit_ingest(grown, table, known if digest is None else [*known, digest], counted)
+            self._commit_ingest(grown, table, [*known, *digests], counted)
             return Ingested(True, row.t + 1, grown.open_last)
 
     def release_through(self, step: int) -> NDArray[np.int64]:
