@@ -67,7 +67,7 @@ def test_bands_that_do_not_overlap_are_exact():
     for normalized in (True, False):
         made = Banded(50, (1.0, 0.5, 0.25), normalized=normalized)
         assert made.sensitivity_is_exact(Participation(5, 3))
-        assert not made.sensitivity_is_exact(Participation(5, 2))
+        assert not Banded(50, (1.0, -0.5, 0.4), normalized).sensitivity_is_exact(Participation(5, 2))
 
 
 def test_a_positive_falling_inverse_is_exact():

@@ -121,7 +121,7 @@ def test_best_patterns(steps, times, separation, seed):
     values = np.random.default_rng(seed).uniform(0, 1, (3, steps))
     allowed = patterns(steps, Participation(times, separation))
     expected = [max(sum(row[i] for i in chosen) for chosen in allowed) for row in values]
-    np.testing.assert_allclose(best_patterns(values, times, separation), expected)
+    np.testing.assert_allclose(best_patterns(values.T, times, separation), expected)
 
 
 def test_a_rounded_inverse_is_rounded_up():
@@ -147,7 +147,7 @@ def test_a_rounded_inverse_is_rounded_up():
 def test_column_errors_are_added():
     R = np.linalg.solve(random_left("positive", 6, 0), np.tri(6))
     for k in (1, 2, 3):
-        plain, with_error = (ColumnGram(R, error).sensitivity(Participation(k))[0] for error in (0.0, 0.125))
+        plain, with_error = (ColumnGram.of(R, error).sensitivity(Participation(k))[0] for error in (0.0, 0.125))
         assert with_error == pytest.approx(plain + 0.125 * k)
 
 

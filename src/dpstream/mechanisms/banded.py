@@ -28,6 +28,7 @@ from dpstream.mechanisms.base import NoiseLaw, Value, check_noise_law
 from dpstream.mechanisms.fit_arguments import checked_coefficients, checked_epochs, checked_objective
 from dpstream.mechanisms.increments import IncrementMechanism
 from dpstream.mechanisms.lag_envelope import pattern_bound
+from dpstream.mechanisms.matrix_participation import walked_sensitivity
 from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN
 from dpstream.participation import Participation
 
@@ -175,7 +176,12 @@ class Banded(IncrementMechanism):
         suprema = np.array([self._largest_product(lag) for lag in lags.tolist()])
         single = 1.0 if self.normalized else float(self._squares[min(p, self.horizon)])
         bound = pattern_bound(k, b, single, np.append(lags, lags[-1] + 1).astype(np.float64), suprema)
-        return SENSITIVITY_MARGIN * min(bound, k * k * single) ** 0.5, False
+        bound = min(bound, k * k * single) ** 0.5
+        T = self.horizon
+        walked = walked_sensitivity(self.strategy(T), self.increment_scale(1, T), participation)
+        if walked is None:
+            return SENSITIVITY_MARGIN * bound, False
+        return SENSITIVITY_MARGIN * min(walked[0], bound), walked[1]
 
     def _largest_product(self, lag: int) -> float:
         """The largest absolute product of two columns of R this far apart, wherever the horizon cuts them."""

@@ -26,6 +26,7 @@ from dpstream.mechanisms.base import NoiseLaw, Value, check_noise_law
 from dpstream.mechanisms.fit_arguments import checked_coefficients, checked_epochs, checked_objective
 from dpstream.mechanisms.increments import IncrementMechanism
 from dpstream.mechanisms.lag_envelope import pattern_bound
+from dpstream.mechanisms.matrix_participation import walked_sensitivity
 from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, series_product
 from dpstream.mechanisms.toeplitz_participation import squared_norm_of_first_columns
 from dpstream.participation import Participation
@@ -58,8 +59,9 @@ class BandedInverse(IncrementMechanism):
     * Key: secret, uniform, and used for this stream only.
 
     The sensitivity is exact if the coefficients of R are positive and fall (those of fitted mechanisms do, or nearly);
-    otherwise it is an upper bound for contributions in any directions: that of the least falling sequence above their
-    absolute values or, if none is negative, that of the products of columns by distance.
+    otherwise it is an upper bound for contributions in any directions: that of a walk over the patterns (exact for two
+    contributions), at long horizons that of the least falling sequence above their absolute values or, if none is
+    negative, that of the products of columns by distance.
 
     Examples
     --------
@@ -172,4 +174,6 @@ class BandedInverse(IncrementMechanism):
             lags = np.arange(b, r.size + 1, dtype=np.float64)
             products = series_product(r[::-1], r, r.size)[::-1][b:]
             squared = min(squared, pattern_bound(k, b, single**2, lags, products + 1e-12 * single**2))
-        return margin * min(squared**0.5, k * single), exact
+        bound = min(squared**0.5, k * single)
+        walked = None if exact else walked_sensitivity(r, None, participation)
+        return (margin * bound, exact) if walked is None else (margin * min(walked[0], bound), walked[1])

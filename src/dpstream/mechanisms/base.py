@@ -284,8 +284,15 @@ class Mechanism(ABC):
         if not isinstance(participation, Participation):
             raise InvalidArgument("participation", participation, "a Participation")
         fitting = Participation(participation.reach(self.horizon), participation.separation)
-        value, exact = self._sensitivity(fitting)
-        return value * SAFETY, exact
+        if fitting not in self._sensitivities:
+            value, exact = self._sensitivity(fitting)
+            self._sensitivities[fitting] = (value * SAFETY, exact)
+        return self._sensitivities[fitting]
+
+    @cached_property
+    def _sensitivities(self) -> dict[Participation, tuple[float, bool]]:
+        """What `_safe_sensitivity` has found: a walk over patterns takes up to half a second."""
+        return {}
 
     @overload
     def variance(self, t: None = None, *, since: int = 0, participation: Participation | None = None) -> RealArray: ...

@@ -48,7 +48,7 @@ class DenseMechanism(Mechanism):
 
     @cached_property
     def _gram(self) -> ColumnGram:
-        return ColumnGram(self.right)
+        return ColumnGram.of(self.right)
 
     @property
     def draws_per_step(self) -> DrawsPerStep:

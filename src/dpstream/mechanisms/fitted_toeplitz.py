@@ -34,6 +34,7 @@ from dpstream.mechanisms.fit_arguments import checked_roots
 from dpstream.mechanisms.increment_rows import IncrementRows
 from dpstream.mechanisms.increments import IncrementMechanism
 from dpstream.mechanisms.lag_envelope import lag_envelope_bound
+from dpstream.mechanisms.matrix_participation import LARGEST_GRAM, walked_sensitivity
 from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN
 from dpstream.participation import Participation
 
@@ -73,7 +74,8 @@ class FittedToeplitz(IncrementMechanism):
     * Key: secret, uniform, and used for this stream only.
 
     The sensitivity under a participation is exact if poles and zeros are real, positive and interlace,
-    π_1 > ζ_1 > π_2 > …; otherwise it is an upper bound for contributions in any directions.
+    π_1 > ζ_1 > π_2 > …, or for two contributions up to 4,096 steps; otherwise it is an upper bound for contributions in
+    any directions.
 
     Examples
     --------
@@ -321,8 +323,12 @@ class FittedToeplitz(IncrementMechanism):
             return SENSITIVITY_MARGIN * single, True
         if self.interlacing:
             return SENSITIVITY_MARGIN * self._first_columns(k, b) ** 0.5, True
-        bound = lag_envelope_bound(self._strategy, T, k, b, normalized=self.normalized)
-        return SENSITIVITY_MARGIN * min(bound**0.5, k * single), False
+        bound = min(lag_envelope_bound(self._strategy, T, k, b, normalized=self.normalized) ** 0.5, k * single)
+        scale = self.increment_scale(1, T) if self.normalized and T <= LARGEST_GRAM else None
+        walked = walked_sensitivity(self.strategy(min(T, LARGEST_GRAM + 1)), scale, participation)
+        if walked is None:
+            return SENSITIVITY_MARGIN * bound, False
+        return SENSITIVITY_MARGIN * min(walked[0], bound), walked[1]
 
     def _first_columns(self, times: int, separation: int) -> float:
         """‖Σ_{q<k} R D⁻¹ e_{qb}‖²: column q has the product v(M_q) · Σ_{p<q} π^((q-p)b)/D_p with those before it."""

@@ -115,7 +115,7 @@ class FromCoefficients(GivenNumbers, ConvolutionMechanism):
     @cached_property
     def _gram(self) -> ColumnGram:
         r, error = self._column
-        return ColumnGram(lower_toeplitz(r), error)
+        return ColumnGram.of(lower_toeplitz(r), error)
 
     @cached_property
     def _by_lag(self) -> NDArray[np.float64]:

@@ -88,7 +88,7 @@ class FromMatrix(GivenNumbers, DenseMechanism):
 
     @cached_property
     def _gram(self) -> ColumnGram:
-        return ColumnGram(*self._verified)
+        return ColumnGram.of(*self._verified)
 
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         return self._gram.sensitivity(participation)

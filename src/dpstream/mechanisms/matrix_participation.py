@@ -21,10 +21,14 @@ from numpy.typing import NDArray
 from dpstream.mechanisms.toeplitz_participation import lag_bound
 from dpstream.participation import Participation
 
-__all__ = ["ColumnGram", "best_patterns"]
+__all__ = ["LARGEST_GRAM", "ColumnGram", "best_patterns", "walked_sensitivity"]
 
 #: Entries of G times participations up to which the walk over patterns is made: about ten seconds.
 WALK_LIMIT = 2**31
+#: The same for Toeplitz matrices, which have bounds that need no walk and are nearly as good: half a second.
+TOEPLITZ_WALK_LIMIT = 2**26
+#: Beyond this many steps G, of 128 MB here, is not formed.
+LARGEST_GRAM = 4096
 #: Entries of G that are walked at a time: 32 MB each for a few arrays.
 ENTRIES_AT_ONCE = 2**22
 #: Unit roundoff of float64.
@@ -36,15 +40,39 @@ class ColumnGram:
 
     Parameters
     ----------
-    right
-        R, with as many columns as steps.
+    products
+        RᵀR, each entry off by no more than (steps + 2) units of the product of two columns' norms.
     column_error
         At least the distance of any computed column from the true one.
     """
 
-    def __init__(self, right: NDArray[np.float64], column_error: float = 0.0) -> None:
-        self._products: NDArray[np.float64] = right.T @ right
+    def __init__(self, products: NDArray[np.float64], column_error: float = 0.0) -> None:
+        self._products = products
         self._column_error = column_error
+
+    @classmethod
+    def of(cls, right: NDArray[np.float64], column_error: float = 0.0) -> ColumnGram:
+        """Return the products of the columns of R, which has as many columns as steps."""
+        return cls(right.T @ right, column_error)
+
+    @classmethod
+    def of_toeplitz(cls, r: NDArray[np.float64], scale: NDArray[np.float64] | None = None) -> ColumnGram:
+        """Return the products of the columns of Toeplitz(r) · diag(1/scale), each added up in the same order.
+
+        Columns l apart, of which the later has M entries, have the product Σ_{j<M} r_j r_{j+l}.
+        """
+        T = r.size
+        reverse = r[::-1].copy()
+        products = np.empty((T, T))
+        products[-1] = reverse * r[0]
+        products[:, -1] = products[-1]
+        for i in range(T - 2, -1, -1):  # columns i and j have one row more than columns i + 1 and j + 1
+            np.multiply(reverse[:-1], reverse[i], out=products[i, :-1])
+            products[i, :-1] += products[i + 1, 1:]
+        if scale is not None:
+            products /= scale[None, :]
+            products /= scale[:, None]
+        return cls(products)
 
     @property
     def steps(self) -> int:
@@ -108,27 +136,45 @@ class ColumnGram:
         """Return the bound of the walk over patterns; see the module's text."""
         n = self.steps
         of_row = np.empty(n)
-        rows = max(1, ENTRIES_AT_ONCE // n)
-        columns = np.arange(n)
-        for low in range(0, n, rows):
-            part = np.abs(self._products[low : low + rows])
-            own = np.arange(low, low + part.shape[0])
-            squares = part[np.arange(part.shape[0]), own]
-            part[np.abs(columns[None, :] - own[:, None]) < s] = 0.0
-            of_row[low : low + rows] = squares + best_patterns(part, k - 1, s)
-        return float(best_patterns(of_row[None, :], k, s)[0])
+        width = max(1, ENTRIES_AT_ONCE // n)
+        for low in range(0, n, width):
+            part = np.abs(self._products[:, low : low + width])  # G is symmetric: its columns are its rows
+            own = np.arange(low, low + part.shape[1])
+            squares = part[own, own - low]
+            for row, i in enumerate(own.tolist()):
+                part[max(i - s + 1, 0) : i + s, row] = 0.0
+            of_row[own] = squares + best_patterns(part, k - 1, s)
+        return float(best_patterns(of_row[:, None], k, s)[0])
+
+
+def walked_sensitivity(
+    r: NDArray[np.float64], scale: NDArray[np.float64] | None, participation: Participation
+) -> tuple[float, bool] | None:
+    """Return the sensitivity of Toeplitz(r) · diag(1/scale), and whether it is exact; None where that takes too long.
+
+    What is returned is an upper bound up to the rounding of `r` and `scale`, never above jax_privacy's: its walk
+    (`get_min_sep_sensitivity_upper_bound`) is this one, but lets the pattern of row i leave out step i.
+    """
+    T, k = r.size, participation.times
+    if T > LARGEST_GRAM or (k > 2 and T * T * k > TOEPLITZ_WALK_LIMIT):
+        return None
+    return ColumnGram.of_toeplitz(r, scale).sensitivity(participation)
 
 
 def best_patterns(values: NDArray[np.float64], times: int, separation: int) -> NDArray[np.float64]:
-    """Return for each row of nonnegative `values` the largest sum of `times` entries or fewer, each two s apart.
+    """Return for each column of nonnegative `values` the largest sum of `times` entries or fewer, each two s apart.
 
-    >>> best_patterns(np.array([[3.0, 4.0, 3.0, 0.0]]), times=2, separation=2).tolist()
+    >>> best_patterns(np.array([[3.0], [4.0], [3.0], [0.0]]), times=2, separation=2).tolist()
     [6.0]
     """
-    n = values.shape[1]
-    best = np.zeros_like(values)  # up to each column, with one entry less
-    for _ in range(min(times, -(-n // separation))):
-        taken = values.copy()
-        taken[:, separation:] += best[:, : n - separation] if separation < n else 0.0
-        best = np.maximum.accumulate(taken, axis=1)
-    return np.asarray(best[:, -1], dtype=np.float64)
+    n, s = values.shape[0], separation
+    best = values.copy()  # up to each row, with as many entries as there were rounds
+    np.maximum.accumulate(values, axis=0, out=best)
+    for entries in range(1, min(times, -(-n // s))):
+        first = entries * s  # no more than `entries` of them fit before it
+        better = best.copy()
+        for t in range(first, n):
+            np.add(values[t], best[t - s], out=better[t])
+            np.maximum(better[t], better[t - 1], out=better[t])
+        best = better
+    return np.asarray(best[-1], dtype=np.float64) if times else np.zeros(values.shape[1])
