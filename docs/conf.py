@@ -23,10 +23,11 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "site_blocks",
+    "site_reference",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_ext", "_generated", "_static", "recorded"]
-suppress_warnings = ["misc.highlighting_failure"]
+suppress_warnings = ["misc.highlighting_failure", "ref.python"]
 nitpicky = False
 
 # --- text
@@ -60,9 +61,13 @@ copybutton_line_continuation_character = "\\"
 copybutton_selector = "div.highlight:not(.printed) > pre"
 
 # --- reference
+default_role = "code"
+maximum_signature_line_length = 80
+python_use_unqualified_type_names = True
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_mock_imports = ["torch", "opacus", "jax", "optax", "jax_privacy", "pyspark"]
 napoleon_google_docstring = False
 napoleon_custom_sections = ["Guarantee", ("Error", "notes_style"), ("Cost", "notes_style")]
 napoleon_use_rtype = False
+napoleon_use_ivar = True
