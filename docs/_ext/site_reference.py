@@ -132,7 +132,7 @@ def _message(kind: Any) -> str:
     """What an error says: its fields in braces, or an example where a sentence depends on them."""
     message = getattr(kind, "message", "")
     if message:
-        return re.sub(r"(![ra])?(:[^}]*)?\}", "}", message)
+        return re.sub(r"\{(\w+)(?:![ra])?(?::[^}]*)?\}", r"{\1}", message)
     if "describe" not in vars(kind):
         return ""
     fields = {name: _sample(name, str(told)) for name, told in _annotations(kind).items()}
