@@ -7,7 +7,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · InvalidArgument (BudgetError, ParticipationError), NoiseLawError, KeyLengthError, OutputMismatch, StateError
     · CapacityError, DenseTooLarge, MechanismTooShort, NothingFits, SumsTooLarge
     · HorizonExceeded, HorizonRequired, NoReleaseYet, ReleaseNotKept, ForkedStream, StreamInUse, TooManyPeople
-    · TooManyPairs
+    · TooManyPairs, TooManyNames
     · InputTypeError, InputShapeError, InputNotFinite, InputOutOfBound
     · StoreError
       · NotAStore, StoreTooNew, StoreDamaged, StoreLost, StoreCopied, StoreOutdated, StoreMismatch
@@ -263,6 +263,18 @@ class TooManyPairs(_ErrorWithFields):
         " changed. Build it with a larger capacity"
     )
     capacity: int
+
+
+class TooManyNames(_ErrorWithFields):
+    """There is no room in a store for more names, longer ones, or more that waits in open steps."""
+
+    message = (
+        "there is room for {room} {what}, and no more can be counted; nothing changed. Open the stream with a larger"
+        " number of pairs than {pairs}: everything that it keeps grows with it"
+    )
+    what: str
+    room: int
+    pairs: int
 
 
 # -- a step's input ---------------------------------------------------------------------------------------------------

@@ -302,8 +302,9 @@ def test_true_data_stands_behind_a_door_that_says_so(path):
         assert "2" not in repr(store.true_data)
         names = {name for name in dir(store) if not name.startswith("_")}
         assert names == {
-            "check_seals", "close", "counter", "describe", "estimate", "limit", "open_counter", "path",
-            "release_values", "releases", "retire", "running_sum", "series", "series_values", "set_limit", "settings",
+            "check_seals", "close", "counter", "describe", "estimate", "limit", "open_counter", "open_names",
+            "open_settings", "path", "published_names", "release_values",
+            "releases", "retire", "running_sum", "series", "series_values", "set_limit", "settings",
             "spent", "start_successor", "streams", "true_data", "verify", "window",
         }  # fmt: skip
 

@@ -74,6 +74,21 @@ MIGRATIONS: tuple[str, ...] = (
         released BLOB NOT NULL,            -- releases of a counter, in clear, written once they are in `batches`
         PRIMARY KEY (stream, part)
     );
+    CREATE TABLE names (
+        stream INTEGER NOT NULL,
+        kind TEXT NOT NULL,                -- texts, sums, pairs, cells or batches
+        part INTEGER NOT NULL,
+        sealed BLOB NOT NULL,              -- what a stream of names keeps, encrypted, padded to the declared room
+        PRIMARY KEY (stream, kind, part)
+    ) WITHOUT ROWID;
+    CREATE TABLE published_names (
+        stream INTEGER NOT NULL,
+        step INTEGER NOT NULL,
+        names TEXT NOT NULL,               -- the names that were published in this step, as JSON, in clear
+        released BLOB NOT NULL,            -- the releases of all names that were published until then, in clear
+        seal BLOB NOT NULL,                -- of the three above
+        PRIMARY KEY (stream, step)
+    );
     CREATE TABLE noise_states (
         stream INTEGER NOT NULL,
         step INTEGER NOT NULL,

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,12 +22,10 @@ from dpstream.budget import Budget
 from dpstream.errors import (
     DpstreamError,
     InvalidArgument,
-    LeaseLost,
     PositionConflict,
     PositionGap,
     PositionMissing,
     PositionUnexpected,
-    StoreClosed,
     StoreError,
     StreamHasOpenSteps,
 )
@@ -42,12 +39,13 @@ from dpstream.release.settings import StreamSettings
 from dpstream.store.database import Database
 from dpstream.store.estimates import estimate_from_store, window_from_store
 from dpstream.store.lease import Lease
+from dpstream.store.leased_stream import LeasedStream
 from dpstream.store.ledger import close_steps
 from dpstream.store.people import Contributions, CountedPeople, as_contributions, read_people, write_people
 from dpstream.store.published import Publisher, is_published
 from dpstream.store.sealing import INPUT_BYTES, Seals
 from dpstream.store.store_files import StoreFiles
-from dpstream.store.tables import StreamRow, find_stream, noise_after, read_batches, save_noise_state
+from dpstream.store.tables import StreamRow, noise_after, read_batches, save_noise_state
 
 __all__ = ["DurableStream"]
 
@@ -62,21 +60,16 @@ LAST_POSITION = 2**62
 L = TypeVar("L", Counter[Any], RunningSum)
 
 
-class DurableStream(Generic[L]):
+class DurableStream(LeasedStream, Generic[L]):
     """A stream of a store, open for writing. Made by `Store.counter` and `Store.running_sum`."""
 
     #: What computes the releases.
     _kind: type[L]
 
     def __init__(self, files: StoreFiles, lease: Lease, settings: StreamSettings, threads: int | None = None) -> None:
-        self._files = files
+        super().__init__(files, lease)
         self._threads = threads
-        self._lease = lease
         self._settings = settings
-        self._seals = files.seals.stream(lease.row.tag)
-        self._key = files.seals.noise_key(lease.row.name, lease.row.tag, lease.row.configuration)
-        self._open = True
-        self._give_back: Callable[[], object] = weakref.finalize(self, files.witness.unlock, lease.slot)
         self._coordinates = math.prod(settings.shape)
         self._state_step = 0
         self._live: L | None = None  # read when it is needed
@@ -89,45 +82,10 @@ class DurableStream(Generic[L]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, t={self._lease.row.t}, budget={self.budget!r})"
 
-    def __reduce__(self) -> Any:
-        raise TypeError("a stream of a store is bound to this process and cannot be pickled")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Give the stream back, for others to write. What was released stays."""
-        if self._files.forked:  # where another thread of the parent may have held the lock
-            return
-        with self._files.lock:
-            if self._open:
-                self._open = False
-                self._live = None
-                if not self._files.closed:
-                    try:
-                        self._files.witness.synchronise()
-                    finally:
-                        self._give_back()
+    def _forget(self) -> None:
+        self._live = None
 
     # -- looking ------------------------------------------------------------------------------------------------------
-
-    @property
-    def is_open(self) -> bool:
-        """Whether this object may write the stream: until `close`."""
-        return self._open
-
-    @property
-    def name(self) -> str:
-        """The stream's name."""
-        return self._lease.row.name
-
-    @property
-    def t(self) -> int:
-        """How many releases have been made."""
-        return self._lease.row.t
 
     @property
     def position(self) -> int | None:
@@ -394,22 +352,14 @@ class DurableStream(Generic[L]):
 
     def _current(self) -> L:
         """Return the live counter or sum, read from the file if it is not in memory."""
-        self._files.check("the store")
-        if not self._open:
-            raise StoreClosed(what=f"the stream {self._lease.row.name!r}")
+        self._check_open()
         # An interrupt between a step in memory and its commit leaves memory ahead of the file.
         if self._live is None or self._live.t != self._lease.row.t:
             self._live = self._reopened()
         return self._live
 
     def _reopened(self) -> L:
-        files, lease = self._files, self._lease
-        row = find_stream(files.database, files.seals, lease.row.name)
-        if row is None or row.tag != lease.row.tag or row.generation != lease.row.generation or row.retired:
-            raise LeaseLost(name=lease.row.name)
-        # What this writer committed is gone: an old file was put in its place.
-        if row.t < lease.record.last or row.ingests < lease.record.ingests:
-            raise LeaseLost(name=lease.row.name)
+        files, row = self._files, self._leased_row()
         last: NDArray[Any] | None = None
         if row.t:
             (batch,) = read_batches(files.database, row, self._seals, row.t, row.t)
@@ -421,10 +371,7 @@ class DurableStream(Generic[L]):
         noise, self._state_step = noise_after(files.database, row, settings, self._key, row.t, threads=self._threads)
         live = self._kind.resume(settings, noise, SecretState.from_bytes(settings, row.t, sums, last))
         self._noise = noise
-        lease.row = row
-        # An interrupted commit may have succeeded, and not have been noted yet.
-        if (lease.record.last, lease.record.ingests) != (row.t, row.ingests):
-            lease.record = files.witness.mark(lease.slot, lease.record, row.t, row.ingests)
+        self._stand_at(row)
         self._publish()
         return live
 

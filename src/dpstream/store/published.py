@@ -27,11 +27,13 @@ from numpy.typing import NDArray
 
 from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument, NotAStore, StoreBusy, StoreDamaged, StoreTooNew, StreamUnknown
+from dpstream.release.open_settings import OpenSettings
 from dpstream.release.settings import StreamSettings
 from dpstream.store.database import MIGRATIONS, SQLITE_ERRORS, Database, sqlite_error_as_store_error
 from dpstream.store.files import OpenFile, check_file, check_path
+from dpstream.store.published_names import PublishedNames, named_steps, read_published_names
 from dpstream.store.sealing import Seals
-from dpstream.store.settings import check_name, settings_from_row
+from dpstream.store.settings import check_name, open_settings_from_row, settings_from_row
 from dpstream.store.successor import carried, series_of, stream_infos
 from dpstream.store.tables import StreamInfo, StreamRow, read_batches, unchecked_streams
 
@@ -232,6 +234,39 @@ class PublishedStore:
 
         return self._read(read)
 
+    def published_names(self, name: str) -> PublishedNames:
+        """Return all releases of a stream of names; raises as `releases`, and StoreDamaged if a step is missing."""
+        name = check_name(name)
+
+        def read(query: Query) -> PublishedNames:
+            for row in _named(query, self.path):
+                if row.name == name:
+                    return read_published_names(query, row, str(self.path))
+            raise StreamUnknown(name=name)
+
+        return self._read(read)
+
+    def names_streams(self) -> list[StreamInfo]:
+        """Return every stream of names of the store, oldest first; their `t` is the number of published releases."""
+
+        def read(query: Query) -> list[StreamInfo]:
+            rows = _named(query, self.path)
+            return stream_infos([replace(row, t=named_steps(query, row)) for row in rows], str(self.path))
+
+        return self._read(read)
+
+    def open_settings(self, name: str) -> OpenSettings:
+        """Return the settings of a stream of names; raises as `Store.open_settings`."""
+        name = check_name(name)
+
+        def read(query: Query) -> StreamRow:
+            for row in _named(query, self.path):
+                if row.name == name:
+                    return row
+            raise StreamUnknown(name=name)
+
+        return open_settings_from_row(self._read(read), str(self.path))
+
     def _row(self, query: Query, name: str) -> StreamRow:
         for row in _counters(query, self.path):
             if row.name == name:
@@ -303,7 +338,18 @@ def _connection(path: Path, *, locked: bool) -> Iterator[Query]:
 
 
 def _counters(query: Query, path: Path) -> list[StreamRow]:
+    return [row for row in _all_rows(query, path) if is_published(row)]
+
+
+def _named(query: Query, path: Path) -> list[StreamRow]:
+    return [row for row in _all_rows(query, path) if row.settings["lane"] == "names"]
+
+
+def _all_rows(query: Query, path: Path) -> list[StreamRow]:
     try:
-        return [row for row in unchecked_streams(query, str(path)) if is_published(row)]
+        rows = unchecked_streams(query, str(path))
+        for row in rows:
+            _ = row.settings["lane"]
+        return rows
     except (ValueError, KeyError, TypeError) as error:
         raise StoreDamaged(path=str(path), what=f"the settings of a stream cannot be read ({error!r})") from None

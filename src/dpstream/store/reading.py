@@ -18,14 +18,17 @@ from dpstream.errors import (
 )
 from dpstream.release.error_bars import Estimate, release_stddev
 from dpstream.release.in_words import describe
+from dpstream.release.name_words import describe_names
+from dpstream.release.open_settings import OpenSettings
 from dpstream.release.settings import StreamSettings
-from dpstream.store.composition import Spent, compose
+from dpstream.store.composition import Spent, compose, promise_of
 from dpstream.store.estimates import estimate_from_store, window_from_store
 from dpstream.store.ledger import check_ledger
 from dpstream.store.people import read_people
 from dpstream.store.published import compare_published, is_published, published_steps
+from dpstream.store.published_names import PublishedNames, read_published_names
 from dpstream.store.recovered_inputs import TrueData, joined_batches
-from dpstream.store.settings import check_name, settings_from_row
+from dpstream.store.settings import check_name, open_settings_from_row, settings_from_row
 from dpstream.store.store_files import StoreFiles
 from dpstream.store.successor import carried, series_of, stream_infos
 from dpstream.store.tables import (
@@ -36,9 +39,8 @@ from dpstream.store.tables import (
     read_all_streams,
     read_batches,
     read_stream,
-    stream_info,
 )
-from dpstream.store.verification import Report, Verified, verify
+from dpstream.store.verification import Report, Verified, check_names_kept, verify
 
 __all__ = ["StoreReader"]
 
@@ -85,6 +87,8 @@ class StoreReader:
         Where the store limits the rows of a person (`rows_per_person`), that is what is promised. Raises as `settings`.
         """
         row = self._row(name)
+        if row.settings["lane"] == "names":
+            return describe_names(open_settings_from_row(row, str(self.path)), enforced=True)
         settings, t = settings_from_row(row, str(self.path)), max(row.t, 1)
         return describe(settings, release_stddev(settings, t), t, rows_per_person=row.settings["rows_per_person"])
 
@@ -102,7 +106,7 @@ class StoreReader:
         name, since = check_name(name), check_whole("since", since, least=0)
         files = self._files
         with files.turn():
-            row = read_stream(files.database, files.seals, name)
+            row = self._row_of_numbers(name)
             batches = list(read_batches(files.database, row, files.seals.stream(row.tag), since + 1, row.t))
         before = None if row.first_position is None else row.first_position - 1
         rows = [
@@ -124,13 +128,32 @@ class StoreReader:
         name, first = check_name(name), check_whole("first", first)
         files = self._files
         with files.turn():
-            row = read_stream(files.database, files.seals, name)
+            row = self._row_of_numbers(name)
             end = max(row.t, first - 1) if last is None else check_whole("last", last, least=first - 1)
             if end > max(row.t, first - 1):
                 raise InvalidArgument("last", last, f"at most {row.t}, the last release of {name!r}")
             batches = read_batches(files.database, row, files.seals.stream(row.tag), first, end)
             nothing = np.empty((0, *row.settings["shape"]), dtype=row.settings["dtype"])
             return np.concatenate([nothing, *(batch.values for batch in batches)])
+
+    def published_names(self, name: str) -> PublishedNames:
+        """Return all releases of a stream of names, compared with their seals.
+
+        Raises
+        ------
+        StreamUnknown, InvalidArgument
+            If there is no such stream, or it is not one of names.
+        StoreDamaged
+            If anything is not as it was written.
+        """
+        name, files = check_name(name), self._files
+        with files.turn(), files.database.snapshot():
+            row = read_stream(files.database, files.seals, name)
+            return read_published_names(files.database.rows, row, str(self.path), files.seals.stream(row.tag))
+
+    def open_settings(self, name: str) -> OpenSettings:
+        """Return the settings of a stream of names; raises as `settings`."""
+        return open_settings_from_row(self._row(name), str(self.path))
 
     def estimate(
         self, name: str, confidence: float = 0.95, *, since: int = 0, through: int | None = None
@@ -167,7 +190,8 @@ class StoreReader:
 
     def _spent(self) -> Spent:
         return compose(
-            stream_info(row, str(self.path)).budget for row in read_all_streams(self._files.database, self._files.seals)
+            promise_of(row.settings, str(self.path))
+            for row in read_all_streams(self._files.database, self._files.seals)
         )
 
     def check_seals(self) -> None:
@@ -187,6 +211,9 @@ class StoreReader:
             with files.database.snapshot():
                 for row in read_all_streams(files.database, files.seals):
                     seals = files.seals.stream(row.tag)
+                    if row.settings["lane"] == "names":
+                        check_names_kept(files, row)
+                        continue
                     wrong = (
                         is_published(row)
                         and published_steps(files.database.rows, row, str(files.database.path)) > row.t
@@ -219,6 +246,12 @@ class StoreReader:
     def true_data(self) -> TrueData:
         """**Secret**: what was counted, without noise. Nothing that comes from here may be published."""
         return TrueData(self._files)
+
+    def _row_of_numbers(self, name: str) -> StreamRow:
+        row = read_stream(self._files.database, self._files.seals, name)
+        if row.settings["lane"] == "names":
+            raise InvalidArgument("name", name, "a counter or a running sum: published_names(name) reads names")
+        return row
 
     def _row(self, name: str) -> StreamRow:
         name = check_name(name)

@@ -100,7 +100,16 @@ class StoreSeals(OfThisProcess):
 class Seals(OfThisProcess):
     """The keys that seal the rows of one stream."""
 
-    USES = ("store sums", "store releases", "store counted people", "store open steps", "store inputs", "store batches")
+    USES = (
+        "store sums",
+        "store releases",
+        "store counted people",
+        "store open steps",
+        "store names",
+        "store published names",
+        "store inputs",
+        "store batches",
+    )
 
     def __init__(self, tag: bytes, keys: dict[str, bytes]) -> None:
         super().__init__()
@@ -109,6 +118,8 @@ class Seals(OfThisProcess):
         self._releases = AESGCM(keys["store releases"])
         self._people = AESGCM(keys["store counted people"])
         self._steps = AESGCM(keys["store open steps"])
+        self._names = AESGCM(keys["store names"])
+        self._published = keys["store published names"]
         self._inputs = keys["store inputs"]
         self._batches = keys["store batches"]
 
@@ -141,6 +152,23 @@ class Seals(OfThisProcess):
     def open_people(self, sealed: bytes, place: Sequence[int]) -> bytes | None:
         """Undo `seal_people`; None if these bytes were not sealed for this place under this key."""
         return self._open(self._people, b"people", sealed, place)
+
+    def seal_names(self, table: bytes, place: Sequence[int]) -> bytes:
+        """Encrypt a part of what a stream of names keeps, to be opened at this place only."""
+        return self._seal(self._names, b"names", table, place)
+
+    def open_names(self, sealed: bytes, place: Sequence[int]) -> bytes | None:
+        """Undo `seal_names`; None if these bytes were not sealed for this place under this key."""
+        return self._open(self._names, b"names", sealed, place)
+
+    def published_seal(self, step: int, names: str, released: bytes) -> bytes:
+        """Return a keyed digest of what was published of names in one step."""
+        self.check_process()
+        made = hashlib.blake2b(key=self._published, digest_size=SEAL_BYTES)
+        for part in (step.to_bytes(8, "little"), names.encode("utf-8", "surrogatepass"), released):
+            made.update(len(part).to_bytes(8, "little"))
+            made.update(part)
+        return made.digest()
 
     def seal_steps(self, content: bytes, place: Sequence[int]) -> bytes:
         """Encrypt open steps, or the list of ingested batches, to be opened at this place only."""

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Any
+from typing import Any, TypeVar
 
 from dpstream.arguments import check_whole
 from dpstream.errors import BudgetError, InvalidArgument, ParticipationError, StoreDamaged, StoreMismatch
 from dpstream.participation import Participation
 from dpstream.release.contribution_limit import MOST_TIMES
+from dpstream.release.open_settings import OpenSettings
 from dpstream.release.settings import StreamSettings
 from dpstream.store.composition import budget_from_json
 from dpstream.store.tables import StreamRow
 
-__all__ = ["NAME_LIMIT", "check_name", "check_rows_per_person", "check_settings", "check_source", "settings_from_row"]
+__all__ = [
+    "NAME_LIMIT",
+    "check_name",
+    "check_rows_per_person",
+    "check_settings",
+    "check_source",
+    "open_settings_from_row",
+    "settings_from_row",
+]
+
+S = TypeVar("S", StreamSettings, OpenSettings)
 
 NAME_LIMIT = 200
 #: Settings that are the store's own.
+#: What streams are called, by the lane that their settings name.
+KINDS = {"exact": "counter", "float": "running sum", "names": "names"}
 OWN_SETTINGS = ("source", "rows_per_person", "open_steps", "continues")
 
 
@@ -32,7 +45,7 @@ def check_settings(name: str, stored: dict[str, Any], given: dict[str, Any], pat
             elif setting == "participation":
                 kept, value = Participation(**kept), Participation(**value)  # type: ignore[arg-type]
             elif setting == "lane":
-                setting, (kept, value) = "kind", ("counter" if v == "exact" else "running sum" for v in (kept, value))
+                setting, (kept, value) = "kind", (KINDS.get(str(v), v) for v in (kept, value))
             raise StoreMismatch(name=name, setting=setting, stored=kept, given=value)
 
 
@@ -46,13 +59,26 @@ def settings_from_row(row: StreamRow, path: str) -> StreamSettings:
     StoreMismatch
         If these settings mean another noise to this dpstream than to the one that wrote them.
     """
+    if row.settings["lane"] == "names":
+        raise InvalidArgument("name", row.name, "a counter or a running sum, not a stream of discovered names")
+    return _settings_from_row(row, path, StreamSettings)
+
+
+def open_settings_from_row(row: StreamRow, path: str) -> OpenSettings:
+    """Return the settings of this stream of names; raises as `settings_from_row`."""
+    if row.settings["lane"] != "names":
+        raise InvalidArgument("name", row.name, "a stream of discovered names")
+    return _settings_from_row(row, path, OpenSettings)
+
+
+def _settings_from_row(row: StreamRow, path: str, kind: type[S]) -> S:
     kept = {name: value for name, value in row.settings.items() if name not in OWN_SETTINGS}
     try:
-        return StreamSettings.from_json(kept)
+        return kind.from_json(kept)
     except BudgetError as error:
         raise StoreDamaged(path=path, what=f"the budget of stream {row.name!r} cannot be read: {error}") from None
     except InvalidArgument as error:
-        if error.argument in ("scale", "identity"):
+        if error.argument in ("scale", "people_scale", "threshold", "identity"):
             raise StoreMismatch(
                 name=row.name, setting=error.argument, stored=error.given, given=error.allowed
             ) from None

@@ -26,15 +26,18 @@ from dpstream.errors import (
 from dpstream.mechanisms.as_json import mechanism_from_json
 from dpstream.mechanisms.base import Mechanism
 from dpstream.participation import Participation
+from dpstream.release.open_settings import OpenSettings
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import Neighbours, StreamSettings
-from dpstream.store.composition import budget_from_json, compose, in_words
-from dpstream.store.durable_stream import DurableStream
+from dpstream.store.composition import compose, in_words, promise_of
+from dpstream.store.durable_names import DurableNames
 from dpstream.store.durable_streams import DurableCounter, DurableSum
 from dpstream.store.files import check_path
 from dpstream.store.lease import Lease, lease, lock
+from dpstream.store.leased_stream import LeasedStream
 from dpstream.store.ledger import check_open_steps
 from dpstream.store.master_key import KeySource
+from dpstream.store.names_tables import NamesKept, NamesRoom, make_room_for_names, write_names
 from dpstream.store.people import CountedPeople, read_people, write_people
 from dpstream.store.process import this_process
 from dpstream.store.reading import StoreReader
@@ -50,12 +53,11 @@ from dpstream.store.tables import (
     read_all_streams,
     read_limit,
     read_stream,
-    stream_info,
 )
 
 __all__ = ["Store", "StreamInfo"]
 
-W = TypeVar("W", bound=DurableStream[Any])
+W = TypeVar("W", bound=LeasedStream)
 
 
 class Store(StoreReader):
@@ -110,7 +112,7 @@ class Store(StoreReader):
             raise InvalidArgument(
                 "limit", limit, f"{kept!r}, which this store keeps, or left out; store.set_limit(...) changes it"
             )
-        self._writers: weakref.WeakValueDictionary[str, DurableStream[Any]] = weakref.WeakValueDictionary()
+        self._writers: weakref.WeakValueDictionary[str, LeasedStream] = weakref.WeakValueDictionary()
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, key=<hidden>)"
@@ -255,7 +257,81 @@ class Store(StoreReader):
             own["continues"] = row.settings["continues"]
             own["open_steps"] = row.settings["open_steps"] if open_steps is None else own["open_steps"]
         room = None if rows_per_person is None else check_whole("people", people)
-        return self._opened(name, settings, own, lambda lease: DurableCounter(self._files, lease, settings), room)
+
+        def begin(connection: sqlite3.Connection, row: StreamRow) -> None:
+            if row.people is not None:
+                write_people(connection, self._files.seals.stream(row.tag), row, CountedPeople.nobody())
+
+        return self._opened(
+            name,
+            settings.as_json() | own,
+            SecretState.start(settings).sums_as_bytes(),
+            lambda lease: DurableCounter(self._files, lease, settings),
+            room,
+            begin=begin,
+            grow=lambda connection, row: self._with_room(connection, row, room),
+        )
+
+    def open_names(
+        self,
+        name: str,
+        horizon: int,
+        budget: Budget,
+        *,
+        names_per_person: int,
+        per_name: int = 1,
+        windows: Sequence[int] = (),
+        mechanism: Mechanism | str = "auto",
+        threshold_share: float = 0.5,
+        people_share: float = 0.5,
+        declared: Sequence[str] = (),
+        source: str = "",
+        pairs: int = 1_000_000,
+    ) -> DurableNames:
+        """Create or reopen running counts by name, of names nobody listed beforehand.
+
+        The settings are those of `dpstream.OpenCounter`, the errors those of `counter`; two are the store's own.
+
+        Parameters
+        ----------
+        source
+            Any text that says what is counted; must be the same every time.
+        pairs
+            How many pairs of a person and a name there is room for, over all steps, and with it for an eighth as many
+            names of 32 bytes on average and half as many counts in open steps: 35 bytes a pair in the file, filled or
+            not, written by every ingest. A larger number than before makes more room; a smaller one changes nothing.
+        """
+        settings = OpenSettings.of(
+            horizon,
+            budget,
+            names_per_person=names_per_person,
+            per_name=per_name,
+            windows=windows,
+            mechanism=self._fitted_before(name, mechanism, windows, None),
+            threshold_share=threshold_share,
+            people_share=people_share,
+            declared=declared,
+            name=check_name(name),
+        )
+        own = {"source": check_source(source), "rows_per_person": None, "open_steps": None, "continues": None}
+        room, nothing = NamesRoom.of(pairs), NamesKept.start(settings.declared)
+        nothing.check_room(room)
+
+        def grow(connection: sqlite3.Connection, row: StreamRow) -> StreamRow:
+            return make_room_for_names(connection, self._files, row, room)
+
+        def begin(connection: sqlite3.Connection, row: StreamRow) -> None:
+            write_names(connection, self._files.seals.stream(row.tag), row, nothing)
+
+        return self._opened(
+            name,
+            settings.as_json() | own,
+            nothing.filled.as_bytes(),
+            lambda lease: DurableNames(self._files, lease, settings),
+            room.pairs,
+            begin=begin,
+            grow=grow,
+        )
 
     def running_sum(
         self,
@@ -287,18 +363,23 @@ class Store(StoreReader):
             windows=windows,
         )
         own = {"source": "", "rows_per_person": None, "open_steps": None, "continues": None}
-        return self._opened(name, settings, own, lambda lease: DurableSum(self._files, lease, settings, threads))
+        nothing = SecretState.start(settings).sums_as_bytes()
+        return self._opened(
+            name, settings.as_json() | own, nothing, lambda lease: DurableSum(self._files, lease, settings, threads)
+        )
 
     def _opened(
         self,
         name: str,
-        asked: StreamSettings,
-        own: dict[str, Any],
+        settings: dict[str, Any],
+        nothing: bytes,
         make: Callable[[Lease], W],
         people: int | None = None,
+        *,
+        begin: Callable[[sqlite3.Connection, StreamRow], None] = lambda _, __: None,
+        grow: Callable[[sqlite3.Connection, StreamRow], StreamRow] = lambda _, row: row,
     ) -> W:
-        settings = asked.as_json() | own
-        nothing = SecretState.start(asked).sums_as_bytes()
+        """Take a stream for writing; `begin` writes the tables of a new one, `grow` makes room in one that is there."""
         name = check_name(name)
         files = self._files
 
@@ -308,12 +389,11 @@ class Store(StoreReader):
                 if row.retired:
                     check_not_continued(files, name)
                 check_settings(name, row.settings, settings, str(self.path))
-                return self._with_room(connection, row, people)
+                return grow(connection, row)
             self._check_limit(name, settings)
             configuration = json.dumps(settings, sort_keys=True)
             row = create_stream(connection, files.seals, name, configuration, nothing, people)
-            if people is not None:
-                write_people(connection, files.seals.stream(row.tag), row, CountedPeople.nobody())
+            begin(connection, row)
             return row
 
         with files.turn():
@@ -447,11 +527,11 @@ class Store(StoreReader):
         limit = read_limit(self._files.database, self._files.seals)
         if limit is None:
             return
-        asked = budget_from_json(settings["budget"], str(self.path))
         present = [
-            stream_info(row, str(self.path)).budget for row in read_all_streams(self._files.database, self._files.seals)
+            promise_of(row.settings, str(self.path))
+            for row in read_all_streams(self._files.database, self._files.seals)
         ]
-        total = compose([*present, asked])
+        total = compose([*present, promise_of(settings, str(self.path))])
         if not total.within(limit):
             raise BudgetLimitExceeded(
                 name=name,

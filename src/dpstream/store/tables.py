@@ -201,7 +201,8 @@ class StreamInfo:
         None: those who are in no more than `participation` says and add no more than `per_person` to a step; whoever
         adds up a step's total ensures that.
     people
-        How many people there is room for, if rows are limited.
+        How many people there is room for, if rows are limited; of a stream of names, how many pairs of a person and a
+        name.
     per_person, participation
         What one person adds to one step at most, and in how many steps.
     opened
@@ -216,7 +217,7 @@ class StreamInfo:
     """
 
     name: str
-    kind: Literal["counter", "running sum"]
+    kind: Literal["counter", "running sum", "names"]
     t: int
     horizon: int | None
     budget: Budget
@@ -244,10 +245,11 @@ class StreamInfo:
 def stream_info(row: StreamRow, path: str) -> StreamInfo:
     """Return what `Store.streams` lists of a stream in the database at `path`."""
     settings = row.settings
+    names = settings["lane"] == "names"
     before = settings["continues"] or {"stream": None, "steps": 0, "total": 0}
     return StreamInfo(
         row.name,
-        "counter" if settings["lane"] == "exact" else "running sum",
+        "names" if names else "counter" if settings["lane"] == "exact" else "running sum",
         row.t,
         settings["horizon"],
         budget_from_json(settings["budget"], path),
@@ -256,11 +258,11 @@ def stream_info(row: StreamRow, path: str) -> StreamInfo:
         settings["source"],
         settings["rows_per_person"],
         row.people,
-        settings["per_person"],
-        Participation(**settings["participation"]),
+        settings["per_name"] if names else settings["per_person"],
+        Participation() if names else Participation(**settings["participation"]),
         row.generation,
-        tuple(settings["shape"]),
-        settings["dtype"],
+        () if names else tuple(settings["shape"]),
+        "int64" if names else settings["dtype"],
         before["stream"],
         before["steps"],
         before["total"],

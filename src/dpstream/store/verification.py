@@ -22,20 +22,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.errors import InputOutOfBound, StoreDamaged, StreamUnknown
+from dpstream.release.open_sums import OpenSums
 from dpstream.release.real_inputs import NORM_ERROR
 from dpstream.release.secret_state import SecretState
 from dpstream.release.settings import StreamSettings
 from dpstream.store.ledger import check_ledger
+from dpstream.store.names_tables import read_names, releases_of
 from dpstream.store.people import read_people
 from dpstream.store.published import compare_published, is_published, published_steps
+from dpstream.store.published_names import NamedRelease, named_steps, read_named_releases
 from dpstream.store.recovered_inputs import RecoveredSteps, recover_inputs
 from dpstream.store.sealing import INPUT_BYTES, Seals
-from dpstream.store.settings import settings_from_row
+from dpstream.store.settings import open_settings_from_row, settings_from_row
 from dpstream.store.store_files import StoreFiles
 from dpstream.store.tables import StreamRow, find_stream
 from dpstream.store.witness import Record
 
-__all__ = ["Report", "Verified", "verify"]
+__all__ = ["Report", "Verified", "check_names_kept", "verify"]
 
 #: So many steps are named in one finding; the others are counted.
 NAMED_STEPS = 5
@@ -100,6 +103,8 @@ def verify(files: StoreFiles, name: str, report: Report | None = None) -> Verifi
         return Verified(name, 0, False, None, (damage.what,))
     if row is None:
         raise StreamUnknown(name=name)
+    if row.settings["lane"] == "names":
+        return Verified(name, row.t, False, _lag(row, record), tuple(wrong_tables))
     settings = settings_from_row(row, str(files.database.path))
     findings = []
     if last is not None and last > row.t:
@@ -119,6 +124,12 @@ def _tables(files: StoreFiles, row: StreamRow) -> list[str]:
     """What is wrong with the record of who was counted, with open steps, and with the number of published releases."""
     seals = files.seals.stream(row.tag)
     findings = []
+    if row.settings["lane"] == "names":
+        try:
+            check_names_kept(files, row)
+        except StoreDamaged as damage:
+            findings.append(damage.what)
+        return findings
     try:
         if row.people is not None:
             read_people(files.database, seals, row)
@@ -138,6 +149,34 @@ def _tables(files: StoreFiles, row: StreamRow) -> list[str]:
     except StoreDamaged as damage:
         findings.append(damage.what)
     return findings
+
+
+def check_names_kept(files: StoreFiles, row: StreamRow) -> None:
+    """Compare everything of a stream of names with its seals, and the releases that follow from the sums with them.
+
+    Releases of steps before the last ingest have no sums to be held against: their seals tell.
+
+    Raises
+    ------
+    StoreDamaged
+        If anything is missing, too much, or not as it should be.
+    """
+    database, seals = files.database, files.seals.stream(row.tag)
+    damaged = database.damaged(f"published names of stream {row.name!r} are not those that follow from its sums")
+    kept = read_names(database, seals, row)
+    done = named_steps(database.rows, row)
+    if not kept.base <= done <= row.t:
+        raise damaged
+    settings = open_settings_from_row(row, str(database.path))
+    key = files.seals.noise_key(row.name, row.tag, row.configuration)
+    published = list(read_named_releases(database.rows, row, done, str(database.path), seals))
+    sums = OpenSums.resume(settings, key, kept.base, kept.texts, kept.sums)
+    follow = [] if not kept.base else [NamedRelease(kept.base, sums.names, sums.released)]
+    follow += releases_of(sums, kept.cells, row.t)
+    for ours in follow:
+        theirs = published[ours.step - 1] if ours.step <= done else ours
+        if theirs.names != ours.names or not np.array_equal(theirs.values, ours.values):
+            raise damaged
 
 
 def _check_releases(
