@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo quick test tests coverage test-integrations heavy torture planted paper docs bench lint format clean
+.PHONY: demo quick test tests coverage test-integrations heavy torture planted portability package paper docs bench lint format clean
 
 # Rebuilt whenever the declared dependencies or the kernel's source change.
 .venv/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
@@ -68,6 +68,11 @@ torture: .venv/ready
 planted: .venv/ready
 	$(BIN)/python -m tests.audit.planted
 
+# The same key gives the same noise: compilers, processors, libraries, sanitizers. Twenty minutes, and the table of
+# docs/portability.md; quick=1 takes two minutes and writes nothing.
+portability: .venv/ready
+	$(BIN)/python -m tests.portability.run $(if $(quick),--quick,--write docs/portability.md)
+
 # Every figure, table and claim of the paper, measured again: output/paper/report.html.
 paper: .venv/ready
 	$(BIN)/dpstream paper --output output/paper
@@ -100,4 +105,4 @@ bench: .venv/ready
 	$(BIN)/python benchmarks/run.py $(suite)
 
 clean:
-	rm -rf .venv .venv-docs .venv-integrations build dist src/*.egg-info src/dpstream/kernel/*.so
+	rm -rf .venv .venv-docs .venv-integrations .portability build dist src/*.egg-info src/dpstream/kernel/*.so

@@ -2,9 +2,11 @@
 
 usage: python -m tests.noise.make_known_answers      (from the project's root; compare with git diff before committing)
 
-A change of these numbers makes every stored stream unreadable: it needs a new FORMAT_VERSION, and the old one kept.
+A change of these numbers makes every stored stream unreadable: it needs a new FORMAT_VERSION, and the old one kept
+(docs/stability.md, "Formats").
 """
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from dpstream.noise.draws import Draws
 from dpstream.noise.keystream import FORMAT_VERSION, Keystream
 from dpstream.noise.named import NamedNoise
 from dpstream.testing import fixed_key
+from tests.mechanism_subjects import BOUNDED, ENDLESS, FROM_NUMBERS
 
 TARGET = Path(__file__).parent / "data" / "known_answers.json"
 
@@ -53,6 +56,15 @@ NAMED = [
     ("BalancedToeplitz(1000)", 3.0, [1, 2, 999, 1000]),
     ("SmoothBinary(1000)", 3.0, [1, 2, 999, 1000]),
     ("FittedToeplitz(1000, (0.95, 0.6), (0.8, 0.25), normalized=False)", 1e6, [1, 2, 999, 1000]),
+]
+#: Every mechanism of the catalogue and the variants of the tests, in every lane that it has.
+MECHANISMS = BOUNDED | FROM_NUMBERS | ENDLESS
+LANES = [
+    # dtype, shape, which noise laws it serves
+    ("int64", [], ("gaussian", "laplace")),
+    ("int64", [3], ("gaussian", "laplace")),
+    ("float32", [70], ("gaussian",)),
+    ("float64", [40], ("gaussian",)),
 ]
 NAMES = ["rose", "tulip", "Grüße", "a name of forty characters, and then some", " "]
 
@@ -105,6 +117,18 @@ def named_entry(call: str, scale: float, steps: list[int]) -> dict[str, object]:
     }
 
 
+def lanes_entry(name: str) -> dict[str, object]:
+    """The first 37 values of a mechanism in each of its lanes, as SHA-256 of their little-endian bytes."""
+    mechanism = MECHANISMS[name](100)
+    digests = {}
+    for dtype, shape, laws in LANES:
+        if mechanism.noise in laws:
+            stream = NoiseStream(mechanism, 3.0, tuple(shape), dtype=dtype, key=fixed_key("known answers"))
+            values = stream.block(37).astype(np.dtype(dtype).newbyteorder("<"))
+            digests[f"{dtype} {shape}"] = hashlib.sha256(values.tobytes()).hexdigest()
+    return {"mechanism": name, "digests": digests}
+
+
 def known_answers() -> dict[str, object]:
     """Everything that is pinned."""
     return {
@@ -113,6 +137,7 @@ def known_answers() -> dict[str, object]:
         "draws": [draw_entry(*entry) for entry in DRAWS],
         "streams": [stream_entry(*entry) for entry in STREAMS],
         "named": [named_entry(*entry) for entry in NAMED],
+        "lanes": [lanes_entry(name) for name in MECHANISMS],
     }
 
 

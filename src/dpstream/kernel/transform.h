@@ -33,11 +33,15 @@
 #endif
 
 /* One copy of each loop per x86-64 level, chosen when the module is loaded. It needs ifunc (glibc) and GCC's names of the
- * levels; elsewhere there is the one copy that the compiler's own flags give. Results do not depend on it. */
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+ * levels; elsewhere, and where DPSTREAM_ONE_PATH asks for it (make portability), there is the one copy that the compiler's own flags
+ * give. Results do not depend on it. That copy is never inlined: with a constant count, GCC 12 for aarch64 unrolls the sum of
+ * comparisons in count_unsafe_normal at -O3 and forgets the sign of its masks, so that a count of 10 comes out as -10. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 && !defined(DPSTREAM_ONE_PATH)
 #define CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#elif defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8
+#elif defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 8 && !defined(DPSTREAM_ONE_PATH)
 #define CLONES __attribute__((target_clones("default", "avx2")))
+#elif defined(__GNUC__) && !defined(__clang__)
+#define CLONES __attribute__((noipa))
 #else
 #define CLONES
 #endif
