@@ -14,7 +14,8 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · StoreFull, StoreReadOnly, StoreNotWritten, StoreClosed, StoreBusy, LeaseLost, ForkedStore (also a ForkedStream)
       · WrongMasterKey, KeyFileMissing, KeyFileDamaged, KeyFileExposed
       · StreamUnknown, StreamRetired, StreamContinued, StepsNotReleased, BudgetLimitExceeded
-      · PositionGap, PositionConflict, PositionMissing, PositionUnexpected, StepClosed, StepTooFar, StreamHasOpenSteps
+      · PositionGap, PositionConflict, PositionMissing, PositionUnexpected
+      · StepClosed, StepTooFar, BatchConflict, StreamHasOpenSteps
     · SourceError
       · SourceMissing, SourceDamaged, ColumnMissing, RowRefused
     · TrainingError
@@ -563,6 +564,15 @@ class StepTooFar(StoreError, ValueError):
     step: int
     last_open: int
     open_steps: int
+
+
+class BatchConflict(StoreError):
+    """A batch under a name that another batch had."""
+
+    message = (
+        "a batch with other rows was ingested under this name before; nothing was added. Give each batch a name of its"
+        " own, and the same name only to the same rows, sent again"
+    )
 
 
 class StreamHasOpenSteps(StoreError):

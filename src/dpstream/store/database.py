@@ -65,8 +65,10 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (stream, part)
     ) WITHOUT ROWID;
     CREATE TABLE ingested_batches (
-        stream INTEGER PRIMARY KEY,
-        sealed BLOB NOT NULL               -- keyed digests of the last batches, encrypted, a list of fixed size
+        stream INTEGER NOT NULL,
+        ingest INTEGER NOT NULL,           -- the number of the ingest
+        sealed BLOB NOT NULL,              -- keyed digests of its batches, encrypted, in a fixed number of places
+        PRIMARY KEY (stream, ingest)
     );
     CREATE TABLE published (
         stream INTEGER NOT NULL,

@@ -14,14 +14,14 @@ from dpstream.errors import HorizonExceeded, InvalidArgument
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.counter import Counter
 from dpstream.release.running_sum import RunningSum
+from dpstream.store import batch_memory
+from dpstream.store.batch_memory import Batch, BatchMemory, check_batch, read_memory, write_memory
 from dpstream.store.durable_stream import DurableStream
 from dpstream.store.ledger import (
     Ingested,
     add_tallies,
-    check_batch,
     check_tallies,
     grown_row,
-    read_batch_digests,
     read_open_steps,
     read_table,
     write_ledger,
@@ -46,6 +46,8 @@ class DurableCounter(DurableStream[Counter[Any]]):
     """
 
     _kind = Counter
+    #: Which batches were ingested; read when it is needed.
+    _memory: BatchMemory | None = None
 
     @property
     def rows_per_person(self) -> int | None:
@@ -83,17 +85,24 @@ class DurableCounter(DurableStream[Counter[Any]]):
         """How many steps after the present one rows can be ingested for, as declared when the stream was created."""
         return int(self._lease.row.settings["open_steps"])
 
-    def knows_batch(self, batch: bytes) -> bool:
-        """Return whether this batch is among the last 4,096 that were ingested."""
-        return self.known_batches([batch]) == [True]
+    def knows_batch(self, batch: bytes, content: bytes = b"") -> bool:
+        """Return whether this batch is among those of the last 4,096 ingests, or of as many as `ingest_batches` kept.
 
-    def known_batches(self, batches: Sequence[bytes]) -> list[bool]:
-        """Return of each batch whether it is among the last 4,096 that were ingested."""
-        names = [check_batch(batch) for batch in batches]
+        Raises
+        ------
+        BatchConflict
+            If a batch of this name is, with another content.
+        """
+        name = check_batch(batch)
         with self._files.turn():
             self._current()
-            known = set(read_batch_digests(self._files.database, self._seals, self._lease.row))
-            return [self._seals.batch_digest(name) in known for name in names]
+            return self._batches().knows(self._seals.batch_digest(name, content))
+
+    def _batches(self) -> BatchMemory:
+        """Return which batches were ingested, read from the file if it is not in memory."""
+        if self._memory is None or self._memory.last != self._lease.row.ingests:
+            self._memory = read_memory(self._files.database, self._seals, self._lease.row)
+        return self._memory
 
     def ingest(
         self,
@@ -103,7 +112,7 @@ class DurableCounter(DurableStream[Counter[Any]]):
         through: int,
         rows: ArrayLike | None = None,
         contributions: Contributions | None = None,
-        batch: bytes | list[bytes] | tuple[bytes, ...] | None = None,
+        batch: bytes | None = None,
     ) -> Ingested:
         """Add what rows count to open steps, in one commit with who was counted; nothing is released.
 
@@ -125,8 +134,7 @@ class DurableCounter(DurableStream[Counter[Any]]):
             Where `rows_per_person` limits the rows of a person: who is counted in these tallies; see `extend`.
         batch
             A name of what is ingested, at most 1,024 bytes: a digest of the file, or a key of the caller's own. A batch
-            among the last 4,096 that were ingested adds nothing, whatever else is given. None: it is not recognised.
-            Several names: of batches that are added up in `tallies` and ingested together, all of them new ones.
+            that `knows_batch` knows adds nothing, whatever else is given. None: it is not recognised.
 
         Raises
         ------
@@ -137,32 +145,81 @@ class DurableCounter(DurableStream[Counter[Any]]):
         InvalidArgument, TooManyPeople
             As in `extend`. Whatever is raised here or above, nothing changes.
         """
-        several = isinstance(batch, (list, tuple))
-        given = batch if isinstance(batch, (list, tuple)) else [] if batch is None else [batch]
-        names = [check_batch(name) for name in given]
+        digests = [] if batch is None else [self._seals.batch_digest(check_batch(batch))]
         with self._files.turn():
             self._current()
-            database, row = self._files.database, self._lease.row
-            known = read_batch_digests(database, self._seals, row)
-            digests = [self._seals.batch_digest(name) for name in names]
-            if not several and digests and digests[0] in known:
+            row = self._lease.row
+            if any(self._batches().knows(digest) for digest in digests):
                 return Ingested(False, row.t + 1, row.open_last)
-            if len({*digests}) < len(digests) or not {*digests}.isdisjoint(known):
-                raise InvalidArgument("batch", f"{len(names):,} names", "new ones, each once: known_batches says which")
-            grown = grown_row(row, self._settings, through)
-            step, more = check_tallies(grown, self._settings, first, tallies, rows)
-            if self._rows_per_person is not None and contributions is None:
-                raise InvalidArgument(
-                    "contributions",
-                    None,
-                    f"who is counted: this stream takes at most {self._rows_per_person} rows of a person",
-                )
-            counted = None if contributions is None else self._with_more_people(contributions)
-            table = read_table(database, self._seals, row, row.t + 1, grown.open_last)
-            if len(more):
-                add_tallies(table, step - row.t - 1, more, self._settings)
-            self._commit_ingest(grown, table, [*known, *digests], counted)
-            return Ingested(True, row.t + 1, grown.open_last)
+            return self._ingest(first, tallies, through, rows, contributions, digests)
+
+    def ingest_batches(
+        self,
+        first: int,
+        tallies: ArrayLike,
+        *,
+        through: int,
+        batches: Sequence[Batch],
+        places: int,
+        kept: int,
+        rows: ArrayLike | None = None,
+        contributions: Contributions | None = None,
+    ) -> Ingested:
+        """Do what `ingest` does for the rows of several batches, in one commit.
+
+        Parameters
+        ----------
+        first, tallies, through, rows, contributions
+            See `ingest`; for all batches together.
+        batches
+            Names and contents of new ones, each name once; `knows_batch` recognises them from now on.
+        places
+            For how many batches the commit has room. Anyone who can see the file can see it, and not how many there
+            were: so it may not depend on them.
+        kept
+            The batches of so many commits are recognised, but no fewer than the last 4,096.
+
+        Raises
+        ------
+        InvalidArgument
+            Also if a batch is known, or if there are more than `places`.
+        """
+        most, length = check_whole("places", places), check_whole("kept", kept)
+        digests = [self._seals.batch_digest(check_batch(name), content) for name, content in batches]
+        with self._files.turn():
+            self._current()
+            memory = self._batches()
+            if len({digest[:8] for digest in digests}) < len(digests) or any(map(memory.knows, digests)):
+                raise InvalidArgument("batches", "a name that was ingested, or comes twice", "new ones, each once")
+            return self._ingest(first, tallies, through, rows, contributions, digests, places=most, kept=length)
+
+    def _ingest(
+        self,
+        first: int,
+        tallies: ArrayLike,
+        through: int,
+        rows: ArrayLike | None,
+        contributions: Contributions | None,
+        digests: list[bytes],
+        *,
+        places: int = 1,
+        kept: int = 0,
+    ) -> Ingested:
+        row = self._lease.row
+        grown = grown_row(row, self._settings, through)
+        step, more = check_tallies(grown, self._settings, first, tallies, rows)
+        if self._rows_per_person is not None and contributions is None:
+            raise InvalidArgument(
+                "contributions",
+                None,
+                f"who is counted: this stream takes at most {self._rows_per_person} rows of a person",
+            )
+        counted = None if contributions is None else self._with_more_people(contributions)
+        table = read_table(self._files.database, self._seals, row, row.t + 1, grown.open_last)
+        if len(more):
+            add_tallies(table, step - row.t - 1, more, self._settings)
+        self._commit_ingest(grown, table, digests, counted, places=places, kept=kept)
+        return Ingested(True, row.t + 1, grown.open_last)
 
     def release_through(self, step: int) -> NDArray[np.int64]:
         """Close the open steps up to `step` and return their releases, of shape (steps, *shape).
@@ -201,25 +258,37 @@ class DurableCounter(DurableStream[Counter[Any]]):
         self._commit_ingest(grown, table, [], None)
 
     def _commit_ingest(
-        self, grown: StreamRow, table: NDArray[np.int64], batches: list[bytes], counted: CountedPeople | None
+        self,
+        grown: StreamRow,
+        table: NDArray[np.int64],
+        digests: list[bytes],
+        counted: CountedPeople | None,
+        *,
+        places: int = 1,
+        kept: int = 0,
     ) -> None:
-        """Put open steps, who was counted, and the batch on the disk together; forget what is in memory otherwise."""
+        """Put open steps, who was counted, and batches on the disk together; forget what is in memory otherwise."""
         files, lease = self._files, self._lease
         try:
+            memory = self._batches()
+            length = max(batch_memory.INGESTS_KEPT, kept or memory.last - memory.first + 1)
+            first = max(memory.first, grown.ingests - length + 1)
             if counted is None and grown.people is not None:
                 counted = self._people or read_people(files.database, self._seals, lease.row)
             sums = lease.row.sums(self._seals, files.database)
             moved = replace(grown, sealed=self._seals.seal_sums(sums, grown.place))
             with files.database.atomic() as connection:
                 lease.move(connection, moved)
-                write_ledger(connection, self._seals, moved, table, batches)
+                write_ledger(connection, self._seals, moved, table)
+                write_memory(connection, self._seals, moved, digests, first=first, places=places)
                 if counted is not None:
                     write_people(connection, self._seals, moved, counted)
             lease.row = moved
             self._people = counted
+            memory.add(moved.ingests, digests, first)
             lease.record = files.witness.mark(lease.slot, lease.record, moved.t, moved.ingests)
         except BaseException:
-            self._live = self._people = None
+            self._live = self._people = self._memory = None
             raise
 
 

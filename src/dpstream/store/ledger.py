@@ -9,15 +9,14 @@ A step is `cells + 1` numbers: its tallies, and how many rows it had. Steps are 
 the shape only; a part is sealed to (number of ingests, its first step, its last step), and the stream's row, which is
 sealed as well, says what these must be. So a part cannot be moved, nor be taken from an older file.
 
-Beside it stands a list of fixed size: keyed digests of the last batches that were ingested, so that a file that is
-given again adds nothing.
+Which batches were ingested is remembered beside it (`batch_memory`), so that a file that is given again adds nothing.
 """
 
 from __future__ import annotations
 
 import math
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -28,22 +27,20 @@ from dpstream.arguments import check_whole
 from dpstream.errors import HorizonExceeded, InputOutOfBound, InvalidArgument, StepClosed, StepTooFar
 from dpstream.release.integer_inputs import check_integer_rows, check_numbers
 from dpstream.release.settings import StreamSettings
+from dpstream.store.batch_memory import read_memory
 from dpstream.store.database import Database
-from dpstream.store.sealing import BATCH_BYTES, Seals
+from dpstream.store.sealing import Seals
 from dpstream.store.tables import StreamRow
 
 __all__ = [
-    "BATCHES_KEPT",
     "Ingested",
     "OpenSteps",
     "add_tallies",
-    "check_batch",
     "check_ledger",
     "check_open_steps",
     "check_tallies",
     "close_steps",
     "grown_row",
-    "read_batch_digests",
     "read_open_steps",
     "read_table",
     "write_ledger",
@@ -53,10 +50,6 @@ __all__ = [
 PART_VALUES = 1 << 15
 #: The most numbers in all open steps together: half a gigabyte.
 MOST_VALUES = 1 << 26
-#: So many batches are recognised when they come again: with one a day, those of eleven years.
-BATCHES_KEPT = 4096
-#: The longest name of a batch, in bytes.
-LONGEST_BATCH = 1024
 
 
 class OpenSteps(NamedTuple):
@@ -95,14 +88,6 @@ def check_open_steps(open_steps: object, settings: StreamSettings) -> int:
     if checked > most:
         raise InvalidArgument("open_steps", checked, f"at most {most:,} for this shape")
     return checked
-
-
-def check_batch(batch: object) -> bytes:
-    """Return the name of a batch; refuse anything but 1 to 1,024 bytes."""
-    if not isinstance(batch, bytes) or not 1 <= len(batch) <= LONGEST_BATCH:
-        shown = f"{len(batch):,} bytes" if isinstance(batch, bytes) else batch
-        raise InvalidArgument("batch", shown, f"1 to {LONGEST_BATCH:,} bytes: a digest of the file, or a key of yours")
-    return batch
 
 
 def grown_row(row: StreamRow, settings: StreamSettings, through: object) -> StreamRow:
@@ -219,34 +204,14 @@ def read_open_steps(
     return OpenSteps(tallies, table[:, -1].copy())
 
 
-def read_batch_digests(database: Database, seals: Seals, row: StreamRow) -> list[bytes]:
-    """Return the digests of the batches that are remembered, oldest first."""
-    if not row.ingests:
-        return []
-    found = database.rows("SELECT sealed FROM ingested_batches WHERE stream = ?", (row.id,))
-    sealed = found[0][0] if found else None
-    opened = seals.open_steps(sealed, (row.ingests,)) if isinstance(sealed, bytes) else None
-    if opened is None or len(opened) != BATCHES_KEPT * BATCH_BYTES:
-        raise _missing(database, row)
-    digests = [opened[at : at + BATCH_BYTES] for at in range(0, len(opened), BATCH_BYTES)]
-    return [digest for digest in digests if any(digest)]
-
-
-def write_ledger(
-    connection: sqlite3.Connection, seals: Seals, row: StreamRow, table: NDArray[np.int64], batches: Sequence[bytes]
-) -> None:
-    """Inside a transaction: write all open steps of `row`, and the batches, of which the last are kept."""
+def write_ledger(connection: sqlite3.Connection, seals: Seals, row: StreamRow, table: NDArray[np.int64]) -> None:
+    """Inside a transaction: write all open steps of `row`."""
     connection.executemany(
         "INSERT INTO open_steps VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET sealed = ?3",
         (
             (row.id, part, _seal(seals, row, low, high, table[low - row.t - 1 : high - row.t]))
             for part, low, high in _parts(row)
         ),
-    )
-    kept = b"".join(batches[-BATCHES_KEPT:]).rjust(BATCHES_KEPT * BATCH_BYTES, b"\0")
-    connection.execute(
-        "INSERT INTO ingested_batches VALUES (?1, ?2) ON CONFLICT DO UPDATE SET sealed = ?2",
-        (row.id, seals.seal_steps(kept, (row.ingests,))),
     )
 
 
@@ -279,8 +244,7 @@ def check_ledger(database: Database, seals: Seals, row: StreamRow) -> OpenSteps:
         If anything is missing, not as it was sealed, or too much.
     """
     (there,) = database.rows("SELECT count(*) FROM open_steps WHERE stream = ?", (row.id,))[0]
-    (lists,) = database.rows("SELECT count(*) FROM ingested_batches WHERE stream = ?", (row.id,))[0]
-    if there != sum(1 for _ in _parts(row)) or lists != bool(row.ingests):
+    if there != sum(1 for _ in _parts(row)):
         raise _missing(database, row)
-    read_batch_digests(database, seals, row)
+    read_memory(database, seals, row)
     return read_open_steps(database, seals, row)

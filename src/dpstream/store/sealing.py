@@ -171,17 +171,24 @@ class Seals(OfThisProcess):
         return made.digest()
 
     def seal_steps(self, content: bytes, place: Sequence[int]) -> bytes:
-        """Encrypt open steps, or the list of ingested batches, to be opened at this place only."""
+        """Encrypt open steps, or which batches were ingested, to be opened at this place only."""
         return self._seal(self._steps, b"open steps", content, place)
 
     def open_steps(self, sealed: bytes, place: Sequence[int]) -> bytes | None:
         """Undo `seal_steps`; None if these bytes were not sealed for this place under this key."""
         return self._open(self._steps, b"open steps", sealed, place)
 
-    def batch_digest(self, batch: bytes) -> bytes:
-        """Return the digest by which an ingested batch is recognised."""
+    def batch_digest(self, batch: bytes, content: bytes = b"") -> bytes:
+        """Return the digest by which an ingested batch is recognised: half of its name, half of name and content."""
         self.check_process()
-        return hashlib.blake2b(batch, key=self._batches, digest_size=BATCH_BYTES).digest()
+        half = BATCH_BYTES // 2
+        name = hashlib.blake2b(batch, key=self._batches, digest_size=half, person=b"name").digest()
+        whole = hashlib.blake2b(
+            len(batch).to_bytes(8, "little"), key=self._batches, digest_size=half, person=b"content"
+        )
+        whole.update(batch)
+        whole.update(content)
+        return name + whole.digest()
 
     def input_digests(self, first: int, rows: NDArray[Any]) -> bytes:
         """Return one digest a step, of the step and its input."""
