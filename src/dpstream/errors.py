@@ -13,7 +13,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · NotAStore, StoreTooNew, StoreDamaged, StoreLost, StoreCopied, StoreOutdated, StoreMismatch
       · StoreFull, StoreReadOnly, StoreNotWritten, StoreClosed, StoreBusy, LeaseLost, ForkedStore (also a ForkedStream)
       · WrongMasterKey, KeyFileMissing, KeyFileDamaged, KeyFileExposed
-      · StreamUnknown, StreamRetired, StreamContinued, StepsNotReleased, BudgetLimitExceeded
+      · StreamUnknown, TokenUnknown, StreamRetired, StreamContinued, StepsNotReleased, BudgetLimitExceeded
       · PositionGap, PositionConflict, PositionMissing, PositionUnexpected
       · StepClosed, StepTooFar, BatchConflict, StreamHasOpenSteps
     · SourceError
@@ -495,6 +495,13 @@ class StreamUnknown(StoreError, LookupError):
     """There is no stream of this name in the store."""
 
     message = "there is no stream {name!r} in this store"
+    name: str
+
+
+class TokenUnknown(StoreError, LookupError):
+    """A token that the store does not have."""
+
+    message = "the store has no token {name!r}; dpstream store token STORE lists them"
     name: str
 
 

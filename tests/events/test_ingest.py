@@ -8,6 +8,7 @@ import pytest
 
 import dpstream as dp
 from dpstream.errors import (
+    BatchConflict,
     ColumnMissing,
     InvalidArgument,
     RowRefused,
@@ -71,7 +72,9 @@ def test_several_batches_in_one_commit_and_steps_by_the_clock(stream, monkeypatc
     commits = []
     commit = durable_streams.DurableCounter._commit_ingest
     monkeypatch.setattr(
-        durable_streams.DurableCounter, "_commit_ingest", lambda *given: (commits.append(1), commit(*given))[1]
+        durable_streams.DurableCounter,
+        "_commit_ingest",
+        lambda *given, **more: (commits.append(1), commit(*given, **more))[1],
     )
     first, second = stream.take([batch("a", "02", "03"), batch("b", "03", "01", "05")], now=noon(3))
     assert (first.new, first.rows, first.late) == (True, 2, 0)
@@ -239,3 +242,60 @@ def test_the_file_does_not_show_whether_a_batch_had_rows(path):  # noqa: F811
         with dp.Store(folder / path.name) as store:
             seen.append(store._files.database.rows("SELECT t, ingests, open_last FROM streams"))
     assert seen[0] == seen[1]
+
+
+def test_a_name_with_other_content_is_refused(stream):
+    def sent(name, content, day="02"):
+        return Batch(frame([day]), name, content)
+
+    taken = stream.take([sent(b"a", b"1"), sent(b"a", b"2"), sent(b"a", b"1")], now=noon(2))
+    assert [(one.new, type(one.error)) for one in taken] == [
+        (True, type(None)),
+        (False, BatchConflict),
+        (False, type(None)),
+    ]
+    assert isinstance(stream.take([sent(b"a", b"3")], now=noon(2))[0].error, BatchConflict)
+    assert stream.waiting()[0] == 1
+    with pytest.raises(InvalidArgument, match="at most 64 together"):
+        stream.take([sent(b"%d" % i, b"") for i in range(65)], now=noon(2))
+
+
+@pytest.mark.parametrize("people", [{}, {"user": "who", "max_contributions": 1, "max_users": 5}])
+def test_there_is_a_commit_without_batches(path, people):  # noqa: F811
+    begun(path, **people)
+    with dp.Store(path) as store, StreamIngest(store, "visits") as stream:
+        before = store._row("visits").ingests
+        assert stream.take([], now=noon(3)) == []
+        assert stream.take([Batch(frame(["0x"]), b"bad")], now=noon(3))[0].error
+        assert store._row("visits").ingests == before + 2
+        store.check_seals()
+
+
+@pytest.mark.parametrize("people", [{}, {"user": "who", "max_contributions": 3, "max_users": 50}])
+def test_batches_that_come_together_are_told_apart(path, people):  # noqa: F811
+    """What is said of each, and what is counted, is what it would be if they came one by one."""
+    chance = np.random.default_rng(3)
+    batches = []
+    for i in range(24):
+        days = [f"{day:02}" for day in chance.integers(1, 9, chance.integers(0, 6))]
+        if i % 9 == 4:
+            days.append("0x")
+        who = [f"p{n}" for n in chance.integers(0, 12, len(days))]
+        batches.append(batch(f"{i}", *days, who=who, ward=list(chance.choice(["north", "south"], len(days))) or None))
+    found = []
+    for group in (24, 7, 1):
+        at = path.with_name(f"{group}.db")
+        begun(at, where=["ward=north"], **people)
+        with dp.Store(at) as store, StreamIngest(store, "visits") as stream:
+            stream.close_steps(noon(4))
+            said = [
+                (one.new, one.rows, one.late, one.before, one.left_out, str(one.error))
+                for i in range(0, 24, group)
+                for one in stream.take(batches[i : i + group], now=noon(4))
+            ]
+            stream.close_steps(noon(20))
+            found.append((said, store.true_data.inputs("visits", 1, 19).tolist()))
+            assert store._row("visits").ingests == 1 + -(-24 // group)
+    assert found[0] == found[1] == found[2]
+    assert sum(late for _, _, late, *_ in found[0][0]) > 5
+    assert sum(left_out for *_, left_out, _ in found[0][0]) > 5

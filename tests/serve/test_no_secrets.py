@@ -32,6 +32,8 @@ SEALED = {
     "open_steps": ("sealed",),
     "ingested_batches": ("sealed",),
     "noise_states": ("state",),
+    "names": ("sealed",),
+    "published_names": ("seal",),
     "about": ("value",),
 }
 
@@ -74,6 +76,9 @@ def test_every_column_of_the_file_was_thought_of(made):
         "batches": {"stream", "first", "count"},
         "published": {"stream", "part", "released"},
         "about": {"name"},
+        "ingested_batches": {"stream", "ingest"},
+        "names": {"stream", "kind", "part"},
+        "published_names": {"stream", "step", "names", "released"},
     }
     connection = sqlite3.connect(made / "counts.db")
     for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():

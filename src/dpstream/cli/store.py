@@ -292,4 +292,4 @@ def _print_verified(found: list[Verified], damages: list[str], failed: dict[str,
 
 
 # The commands that change a store are part of the same group.
-from dpstream.cli import store_changes, store_protect  # noqa: E402,F401
+from dpstream.cli import store_changes, store_protect, store_tokens  # noqa: E402,F401

@@ -13,6 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dpstream.errors import (
+    BatchConflict,
     DpstreamError,
     InputOutOfBound,
     InvalidArgument,
@@ -26,21 +27,26 @@ from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.count_options import CountOptions
 from dpstream.events.kept_stream import kept_settings, series_start, stream_named, stream_settings
 from dpstream.events.last_step import steps_ended
-from dpstream.events.people import People
+from dpstream.events.people import CONTRIBUTIONS, People
 from dpstream.events.step_sizes import check_parts, said_by_steps
 from dpstream.events.table import Table, check_columns
 from dpstream.events.tally import FARTHEST, Part, TimeTally
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.store import Store
+from dpstream.store.batch_memory import INGESTS_KEPT
 
 __all__ = ["Batch", "StreamIngest", "Taken"]
 
 
 class Batch(NamedTuple):
-    """Rows, and the name under which they are recognised when they come again: a digest, or a key of the sender's."""
+    """Rows, and the name under which they are recognised when they come again: a digest, or a key of the sender's.
+
+    `content` tells whether a batch of the same name is the same batch: any digest of what was sent.
+    """
 
     frame: pl.DataFrame
     name: bytes
+    content: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,9 @@ class StreamIngest:
     ----------
     store, name
         The store, which stays open, and the stream's name.
+    places, kept
+        How many batches one `take` may have, and of how many of them batches are recognised when they come again; see
+        `DurableCounter.ingest_batches`. Anyone who can see the store's file can see both.
 
     Raises
     ------
@@ -99,16 +108,17 @@ class StreamIngest:
     by the clock, never by the rows; nobody is counted more often than the stream allows.
     """
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: Store, name: str, *, places: int = 64, kept: int = INGESTS_KEPT) -> None:
+        self._places, self._kept = places, kept
         info = stream_named(store, name)
         if info is None:
             raise StreamUnknown(name=name)
-        kept = kept_settings(info)
-        if not kept.get("time") or "start" not in kept or kept.get("whole_log"):
+        said = kept_settings(info)
+        if not said.get("time") or "start" not in said or said.get("whole_log"):
             raise InvalidArgument("name", name, "a stream of dated rows, begun by dpstream count without --whole-log")
         self._store = store
         self._options = CountOptions.of(stream_settings(store, info) | {"store": store.path, "name": name}, "any")
-        self._calendar = Calendar(self._options.every, parse_moment("start", kept["start"], self._options.time_zone))
+        self._calendar = Calendar(self._options.every, parse_moment("start", said["start"], self._options.time_zone))
         self._series_start = series_start(store, info)
         people = {} if info.people is None else {"people": info.people}
         self._counter = store.open_counter(
@@ -125,7 +135,8 @@ class StreamIngest:
     @property
     def columns(self) -> list[str]:
         """The columns that rows must have."""
-        return list(dict.fromkeys(self._tally().columns))
+        user = [] if self._options.user is None else [self._options.user]
+        return list(dict.fromkeys([*self._tally().columns, *user]))
 
     @property
     def released(self) -> int:
@@ -145,12 +156,17 @@ class StreamIngest:
         """Put batches into open steps, in one commit, and say of each what became of it.
 
         When this returns, every batch that is new is on the disk. A batch that was taken before adds nothing. One with
-        a row that cannot be counted is refused as a whole, and does not hinder the others.
+        a row that cannot be counted is refused as a whole, and does not hinder the others. What is said of a batch
+        depends on its own rows, on the clock and on what was taken under its name, but for `TooManyPeople`: after that
+        no step may be closed before there is more room, because whom it leaves out depends on who came before.
+
+        There is a commit in any case, also without batches: whoever calls this by the clock does not show in the file
+        how many came.
 
         Parameters
         ----------
         batches
-            The rows of each, with the columns in `columns`, and a name of at most 1,024 bytes.
+            The rows of each, with the columns in `columns`, and a name of at most 1,024 bytes; at most `places`.
         now
             The present moment; None: by this machine's clock.
 
@@ -159,22 +175,29 @@ class StreamIngest:
         StoreError
             If the commit fails: nothing is in the store then, and all may be given again.
         """
-        waiting: dict[bytes, Batch] = {}
-        found: dict[bytes, Taken] = {}
-        for batch, known in zip(batches, self._counter.known_batches([one.name for one in batches]), strict=True):
-            if known:
-                found[batch.name] = Taken(False, batch.frame.height)
-            else:
-                waiting.setdefault(batch.name, batch)
+        if len(batches) > self._places:
+            raise InvalidArgument("batches", f"{len(batches):,}", f"at most {self._places:,} together")
+        results: dict[int, Taken] = {}
+        first: dict[bytes, int] = {}
+        for i, (frame, name, content) in enumerate(batches):
+            try:
+                if self._counter.knows_batch(name, content):
+                    results[i] = Taken(False, frame.height)
+                elif batches[first.setdefault(name, i)].content != content:
+                    raise BatchConflict
+            except BatchConflict as error:
+                results[i] = Taken(False, frame.height, error=error)
         try:
-            found |= self._take_new(waiting, max(self._ended(now), self._counter.t))
+            found = self._take_new(
+                {name: batches[i] for name, i in first.items()}, max(self._ended(now), self.released)
+            )
         except BaseException:
             self._limit = None  # it may know of rows that are not in the store
             raise
-        first = {batch.name: i for i, batch in reversed(list(enumerate(batches)))}
+        for name, i in first.items():
+            results[i] = found[name]
         return [
-            found[batch.name] if first[batch.name] == i else replace(found[batch.name], new=False)
-            for i, batch in enumerate(batches)
+            results[i] if i in results else replace(found[batch.name], new=False) for i, batch in enumerate(batches)
         ]
 
     def close_steps(self, now: dt.datetime | None = None) -> int:
@@ -200,94 +223,143 @@ class StreamIngest:
         """How many steps have ended."""
         return steps_ended(self._calendar, self._counter.settings.last, at=now)
 
-    def _tally(self) -> TimeTally:
-        """What adds up the rows of one batch: if it is refused, nothing of it is left in the next one."""
+    def _tally(self, *, limited: bool = False) -> TimeTally:
+        """What adds up the rows of some batches: if they are refused, nothing of them is left in the next ones."""
         tally = self._options.tally(
             self._counter.t, in_ledger=True, series_start=self._series_start, calendar=self._calendar
         )
         assert isinstance(tally, TimeTally)  # noqa: S101
-        if self._options.user is not None:
-            if self._limit is None:
-                self._limit = self._counter.contribution_limit()
-            tally.people = People(self._options.user, self._limit, remember=True, fold_case=self._options.fold_case)
+        if limited and self._options.user is not None:
+            limit = self._people_limit()
+            tally.people = People(self._options.user, limit, remember=True, fold_case=self._options.fold_case)
         return tally
+
+    def _people_limit(self) -> ContributionLimit:
+        if self._limit is None:
+            self._limit = self._counter.contribution_limit()
+        return self._limit
 
     def _take_new(self, batches: dict[bytes, Batch], present: int) -> dict[bytes, Taken]:
         """Take batches that are not in the store."""
-        parts, found = self._added_up(batches, present)
-        if not parts:
-            return found
+        parts, found = self._added_up(batches, present, limited=False)
+        if self._options.user is not None:
+            # Whoever is in a batch that is refused for its rows was not counted: that is known by now.
+            good = {name: batch for name, batch in batches.items() if found[name].new}
+            parts, more = self._added_up(good, present, limited=True)
+            found |= more
+        names = [(name, batch.content) for name, batch in batches.items() if found[name].new]
         try:
-            self._commit(parts, present)
+            self._commit(parts, names, present)
         except StoreError:
             raise
         except DpstreamError as error:
             # Together, or with what is in the store, they are too much for a step: one by one, to find which.
             self._limit = None
-            if len(parts) == 1:
-                (name,) = parts
+            if len(names) == 1:
+                ((name, _),) = names
                 return found | {name: replace(found[name], new=False, error=error)}
-            for name in parts:
+            for name, _ in names:
                 found |= self._take_new({name: batches[name]}, present)
         return found
 
-    def _added_up(self, batches: dict[bytes, Batch], present: int) -> tuple[dict[bytes, Part], dict[bytes, Taken]]:
-        """Add up the rows of each batch apart; return what those add that are not refused, and what is said of all."""
-        refused: dict[bytes, Taken] = {}
-        while True:
-            parts: dict[bytes, Part] = {}
-            found: dict[bytes, Taken] = {}
-            for name, batch in batches.items():
-                if name in refused:
-                    continue
-                tally = self._tally()
-                try:
-                    parts[name] = self._part(tally, batch.frame, present)
-                except StoreError:
-                    raise
-                except DpstreamError as error:
-                    refused[name] = Taken(False, batch.frame.height, error=error)
-                    if tally.contributions.height or any(part.contributions.height for part in tally.parts):
-                        self._limit = None  # its people were counted before it was refused: begin anew without it
-                        break
-                    continue
-                skipped = tally.filter.outside + tally.filter.skipped.total()
-                found[name] = Taken(True, tally.rows_read, tally.old, tally.before, skipped, tally.clipped)
-            else:
-                return parts, found | refused
+    def _added_up(
+        self, batches: dict[bytes, Batch], present: int, *, limited: bool
+    ) -> tuple[list[Part], dict[bytes, Taken]]:
+        """Add up the rows of batches; return what those add that are not refused, and what is said of all.
 
-    def _part(self, tally: TimeTally, frame: pl.DataFrame, present: int) -> Part:
-        check_columns("the batch", tally.columns, frame.columns)
-        done = self._counter.t
+        All of them together, because a hundred small frames take a hundred times as long as one; and where one of them
+        is refused, or needs a closer look, each half of them by itself.
+        """
+        if not batches:
+            return [], {}
+        names = list(batches)
+        try:
+            part, taken = self._added_together(list(batches.values()), present, limited=limited)
+        except StoreError:
+            raise
+        except DpstreamError as error:
+            if len(names) == 1:
+                return [], {names[0]: Taken(False, batches[names[0]].frame.height, error=error)}
+            middle = len(names) // 2
+            halves = [
+                self._added_up({name: batches[name] for name in half}, present, limited=limited)
+                for half in (names[:middle], names[middle:])
+            ]
+            return halves[0][0] + halves[1][0], halves[0][1] | halves[1][1]
+        return [part], dict(zip(names, taken, strict=True))
+
+    def _added_together(self, batches: list[Batch], present: int, *, limited: bool) -> tuple[Part, list[Taken]]:
+        """Add up the rows of batches in one go; raise if any of them is refused, or if they cannot be told apart."""
+        done, tally = self._counter.t, self._tally(limited=limited)
         if self._counter.remaining == 0:
             self._calendar.lay_out(done)
             raise StreamEnded(name=self._options.name, horizon=done, last=str(self._calendar.shown(done - 1, 1)[0]))
-        tally.take(Table(frame, lambda row: f"row {row + 1}"))
+        columns = self.columns
+        for batch in batches:
+            check_columns("the batch", columns, batch.frame.columns)
+        frames = [batch.frame.select(columns) for batch in batches]
+        if any(frame.schema != frames[0].schema for frame in frames):
+            raise InvalidArgument("batches", "columns of several kinds", "of one kind, to be added up together")
+        table = Table(pl.concat(frames), lambda row: f"row {row + 1}")
+        tally.take(table)
         tally.cut()
         check_parts(tally, self._counter.settings, present, self._counter.open_steps)
-        return tally.parts[0]
+        sizes = np.array([frame.height for frame in frames])
+        if len(batches) > 1 and (
+            tally.before or tally.clipped or tally.timestamps.time_format != self._options.time_format
+        ):
+            raise InvalidArgument("batches", "rows that need a closer look", "looked at apart")
+        late, left_out = self._apart(tally, table, sizes)
+        return tally.parts[0], [
+            Taken(True, int(n), int(a), tally.before, int(b), tally.clipped)
+            for n, a, b in zip(sizes, late, left_out, strict=True)
+        ]
 
-    def _commit(self, parts: dict[bytes, Part], present: int) -> None:
-        """Put what batches add into the store together."""
-        done = self._counter.t
-        tallies, rows = (
-            _total([part.tallies for part in parts.values()]),
-            _total([part.rows for part in parts.values()]),
-        )
+    def _apart(
+        self, tally: TimeTally, table: Table, sizes: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return how many rows of each batch are late, and how many are left out by a rule."""
+        late, left_out = np.zeros(len(sizes), np.int64), np.zeros(len(sizes), np.int64)
+        if len(sizes) == 1:
+            late[0], left_out[0] = tally.old, tally.filter.outside + tally.filter.skipped.total()
+            return late, left_out
+        if tally.old or tally.rows < len(table.frame):
+            batch_of = np.repeat(np.arange(len(sizes)), sizes)
+            kept = self._options.row_filter().apply(table)
+            theirs = batch_of if kept.places is None else batch_of[kept.places]
+            left_out = sizes - np.bincount(theirs, minlength=len(sizes))
+            if tally.old:
+                steps = self._calendar.steps(tally.timestamps.read(kept))
+                late = np.bincount(theirs[steps < self._counter.t], minlength=len(sizes))
+        return late, left_out
+
+    def _commit(self, parts: list[Part], names: list[tuple[bytes, bytes]], present: int) -> None:
+        """Put what batches add into the store together; with none, what is there is written anew."""
+        done, shape = self._counter.t, self._counter.shape
+        tallies = _total([part.tallies for part in parts], shape)
+        rows = _total([part.rows for part in parts], ())
         contributions = None
-        if self._limit is not None:
-            each = pl.concat([part.contributions for part in parts.values()]).group_by("user").agg(pl.col("rows").sum())
-            fingerprints = self._limit.fingerprints(each["user"].to_list())
-            contributions = fingerprints, each["rows"].cast(pl.Int64).to_numpy()
+        if self._options.user is not None:
+            limit = self._people_limit()
+            each = pl.concat([CONTRIBUTIONS.to_frame(), *(part.contributions for part in parts)])
+            each = each.group_by("user").agg(pl.col("rows").sum())
+            contributions = limit.fingerprints(each["user"].to_list()), each["rows"].cast(pl.Int64).to_numpy()
         with said_by_steps(done, len(tallies)):
-            self._counter.ingest(
-                done + 1, tallies, through=present, rows=rows, contributions=contributions, batch=list(parts)
+            self._counter.ingest_batches(
+                done + 1,
+                tallies,
+                through=present,
+                batches=names,
+                places=self._places,
+                kept=self._kept,
+                rows=rows,
+                contributions=contributions,
             )
 
 
-def _total(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _total(parts: list[NDArray[np.int64]], shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Add up what several batches add to the same steps; those of some go further than those of others."""
-    total = np.zeros((max(map(len, parts)), *parts[0].shape[1:]), dtype=np.int64)
+    total = np.zeros((max(map(len, parts), default=0), *shape), dtype=np.int64)
     largest = [int(np.abs(part).max(initial=0)) for part in parts]
     if sum(largest) > FARTHEST:  # of whole numbers without limits: what follows cannot pass 2^63 unseen
         raise InputOutOfBound(given=sum(largest), least=-FARTHEST, most=FARTHEST, what="every entry of a step's total")

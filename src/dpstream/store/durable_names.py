@@ -26,9 +26,10 @@ from dpstream.release.name_spelling import check_name
 from dpstream.release.name_words import describe_names
 from dpstream.release.open_settings import OpenSettings
 from dpstream.release.open_sums import OpenSums
+from dpstream.store.batch_memory import check_batch
 from dpstream.store.lease import Lease
 from dpstream.store.leased_stream import LeasedStream
-from dpstream.store.ledger import Ingested, check_batch
+from dpstream.store.ledger import Ingested
 from dpstream.store.names_tables import (
     BATCHES_KEPT,
     Cells,

@@ -54,6 +54,7 @@ from dpstream.store.tables import (
     read_limit,
     read_stream,
 )
+from dpstream.store.tokens import Tokens
 
 __all__ = ["Store", "StreamInfo"]
 
@@ -161,6 +162,11 @@ class Store(StoreReader):
                 )
             sealed = files.seals.seal_text("limit", wanted)
             connection.execute("UPDATE about SET value = ? WHERE name = 'limit'", (sealed,))
+
+    @property
+    def tokens(self) -> Tokens:
+        """Who may send events to which streams, over HTTP (`dpstream serve --ingest`)."""
+        return Tokens(self._files)
 
     # -- streams ------------------------------------------------------------------------------------------------------
 
