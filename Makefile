@@ -36,7 +36,7 @@ INTEGRATIONS := tests/integrations/requirements.txt
 	$(PYTHON) -m venv .venv-integrations
 	.venv-integrations/bin/pip install --quiet --upgrade pip
 	.venv-integrations/bin/pip install --quiet $(shell grep '^torch==' $(INTEGRATIONS))
-	.venv-integrations/bin/pip install --quiet --requirement $(INTEGRATIONS) --editable .
+	.venv-integrations/bin/pip install --quiet --requirement $(INTEGRATIONS) --editable '.[cli]'
 	@touch $@
 
 # The page is tested in a real browser, which is installed if it is missing.

@@ -18,7 +18,7 @@ Estimate(value=844, stddev=14.07..., low=816, high=872)
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from dpstream import errors, mechanisms
@@ -88,9 +88,21 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"dpstream.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'dpstream' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"dpstream.{_HOMES[name]}"), name)
+    try:
+        value = getattr(importlib.import_module(f"dpstream.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "polars":
+            raise
+        return _without_polars
     globals()[name] = value
     return value
+
+
+def _without_polars(*_: Any, **__: Any) -> NoReturn:
+    """Say how to install what data frames need; `from dpstream import *` works without it."""
+    from dpstream.errors import MissingExtra
+
+    raise MissingExtra(extra="cli", needs="Polars")
 
 
 def __dir__() -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.budget import Budget, check_budget
-from dpstream.errors import StateError, StoreDamaged, StreamUnknown
+from dpstream.errors import MissingExtra, StateError, StoreDamaged, StreamUnknown
 from dpstream.noise.stream import NoiseStream
 from dpstream.participation import Participation
 from dpstream.release.settings import StreamSettings
@@ -326,8 +326,17 @@ def read_batches(database: Database, row: StreamRow, seals: Seals, first: int, l
 
 
 def as_frame(rows: list[Release], *, single_counts: bool) -> Any:
-    """Return releases as a Polars data frame."""
-    import polars  # here, because it takes long to load
+    """Return releases as a Polars data frame.
+
+    Raises
+    ------
+    MissingExtra
+        If Polars is not installed.
+    """
+    try:
+        import polars  # here, because it takes long to load, and only the extra `cli` brings it
+    except ModuleNotFoundError:
+        raise MissingExtra(extra="cli", needs="Polars") from None
 
     kinds = {"step": polars.Int64, "position": polars.Int64}
     if single_counts:
