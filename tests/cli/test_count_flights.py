@@ -126,3 +126,26 @@ def test_departures_by_airport(flights, path):  # noqa: F811
     assert last.exit_code == 0, last.output
     assert last.stdout.startswith(first.stdout)
     check(path, [folder / "second.csv", folder / "first.csv"], arguments, reference, last.stdout, rows=0)
+
+
+def day_by_day(*arguments):
+    """A year, or some days of it, as daily files with late rows, gaps and kills; see daily_flights.py."""
+    command = [sys.executable, "-m", "tests.cli.daily_flights", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+
+
+@pytest.mark.heavy
+def test_365_daily_files_with_late_rows_gaps_and_kills():
+    done = day_by_day("--days", "365", "--kills", "250")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("0 wrong, 0 conflicts, 0 unverified\n")
+    assert int(done.stdout.split(" kills")[0].rpartition(" ")[2]) > 100
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("sabotage", ["batches", "late"])
+def test_what_daily_files_would_find(sabotage):
+    """A store that forgets which files it has counted, and a count that loses late rows."""
+    done = day_by_day("--days", "25", "--kills", "20", "--sabotage", sabotage)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert int(done.stdout.split(" wrong")[0].rpartition(" ")[2]) > 0
