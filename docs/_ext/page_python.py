@@ -33,6 +33,7 @@ def main() -> None:
     """Answer every line of standard input by one line on what was standard output at the start."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     names: dict[str, object] = {"__name__": "__main__"}
+    sys.path[0] = os.getcwd()  # the page's own modules are found, as in a session that was started there
     for line in sys.stdin:
         block = json.loads(line)
         failed = False

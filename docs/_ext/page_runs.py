@@ -18,11 +18,15 @@ import base64
 import hashlib
 import json
 import os
+import pty
 import re
+import select
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import urllib.error
 import urllib.request
@@ -45,7 +49,7 @@ _FENCE = re.compile(
     r"(?P<options>(?::[\w-]+:[^\n]*\n)*)\n*(?P<body>.*?)^(?P=fence)[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
-_OPTIONS = frozenset({"fails", "hide", "hide-output", "lines", "image", "alt", "background", "not-run"})
+_OPTIONS = frozenset({"fails", "hide", "hide-output", "lines", "image", "alt", "background", "not-run", "answers"})
 
 
 class PageError(Exception):
@@ -169,6 +173,8 @@ class _Workplace:
             "HOME": str(self.home),
             "TZ": "UTC",
             "COLUMNS": str(COLUMNS),
+            "LINES": "50",
+            "TERM": "dumb",
             "NO_COLOR": "1",
             "PYTHONPATH": str(HERE / "fixed_randomness"),
             "MPLBACKEND": "agg",
@@ -205,19 +211,54 @@ class _Workplace:
     def run_shell(self, block: Block, typed: list[str]) -> list[str]:
         mark = "\x1e"
         script = "".join(f"printf '\\036'\n{command}\n" for command in typed)
-        done = subprocess.run(  # noqa: S603
-            ["bash", "-e", "-o", "pipefail", "-c", script],  # noqa: S607
-            cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, check=False, timeout=BLOCK_SECONDS,
-        )  # fmt: skip
-        printed = done.stdout.decode()
+        answers = block.options.get("answers")
+        printed, status = self.on_a_terminal(script, None if answers is None else answers.split("|"))
         expected = int(block.options.get("fails", "0"))
         outputs = printed.split(mark)[1:]
-        if done.returncode != expected or len(outputs) != len(typed):
-            raise PageError(f"exit status {done.returncode}, expected {expected}:\n{printed.replace(mark, '')}")
+        if status != expected or len(outputs) != len(typed):
+            raise PageError(f"exit status {status}, expected {expected}:\n{printed.replace(mark, '')}")
         if expected:
             outputs[-1] += f"[exit status {expected}]\n"
         return outputs
+
+    def on_a_terminal(self, script: str, answers: list[str] | None) -> tuple[str, int]:
+        """Run a script as in a terminal, and type an answer at every question; return what is shown and the status."""
+        ours, theirs = pty.openpty()
+        settings = termios.tcgetattr(theirs)
+        settings[1] &= ~termios.OPOST  # lines end as programs end them
+        termios.tcsetattr(theirs, termios.TCSANOW, settings)
+        process = subprocess.Popen(  # noqa: S603
+            ["bash", "-e", "-o", "pipefail", "-c", script],  # noqa: S607
+            cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL if answers is None else theirs,
+            stdout=theirs, stderr=theirs, start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        shown, left = b"", list(answers or ())
+        deadline = time.monotonic() + BLOCK_SECONDS
+        try:
+            while read := self._read(ours, deadline):
+                shown += read
+                if left and shown.endswith(b": "):
+                    os.write(ours, f"{left.pop(0).strip()}\n".encode())
+            status = process.wait(10)
+        finally:
+            os.close(ours)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if left:
+            raise PageError(f"{len(left)} answers were not asked for:\n{shown.decode()}")
+        return shown.decode(), status
+
+    @staticmethod
+    def _read(terminal: int, deadline: float) -> bytes:
+        """Read what comes next; nothing once every program that writes to the terminal has ended."""
+        if not select.select([terminal], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            raise PageError(f"a block took longer than {BLOCK_SECONDS:g} s")
+        try:
+            return os.read(terminal, 65536)
+        except OSError:  # Linux says so by an error
+            return b""
 
     def run_python(self, block: Block) -> str:
         if self.python is None:
@@ -279,6 +320,9 @@ def run_page(page: Page) -> list[Result]:
     with tempfile.TemporaryDirectory(prefix="page-") as home:
         place = _Workplace(page, Path(home).resolve())
         place.folder.mkdir()
+        for given in (page.path.parent / "files", page.path.with_suffix("")):
+            if given.is_dir():  # files of all pages of the section, and of this page
+                shutil.copytree(given, place.folder, dirs_exist_ok=True)
         try:
             for block in page.blocks:
                 try:

@@ -97,6 +97,7 @@ class RunBlock(SphinxDirective):
     final_argument_whitespace = True
     option_spec: ClassVar[dict[str, Any]] = {
         "fails": directives.unchanged,
+        "answers": directives.unchanged,
         "hide": directives.flag,
         "hide-output": directives.flag,
         "lines": directives.nonnegative_int,

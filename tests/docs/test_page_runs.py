@@ -82,6 +82,24 @@ def test_the_same_page_prints_the_same_and_its_processes_differ(tmp_path):
     assert first[0].outputs[0] != first[0].outputs[1]
 
 
+def test_a_page_begins_with_the_files_beside_it(tmp_path):
+    for name, text in {"files/all.txt": "of the section", "page/own.txt": "of the page"}.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    (shown,) = run_page(page(tmp_path, "```{shell}\ncat all.txt own.txt\n```\n"))
+    assert shown.outputs == ["of the sectionof the page\n"]
+
+
+def test_shell_blocks_run_on_a_terminal_where_questions_are_answered(tmp_path):
+    asked = "read -p 'Who? : ' who\nread -p 'When? : ' when\necho \"$who|$when\"\n"
+    text = f"```{{shell}}\n:answers: Ada |\n\n{asked}```\n\n```{{shell}}\ntest -t 1\n```\n"
+    answered, terminal = run_page(page(tmp_path, text))
+    assert answered.outputs == ["Who? : Ada\n", "When? :\n", "Ada|\n"]
+    assert terminal.outputs == [""]
+    with pytest.raises(PageError, match="1 answers were not asked for"):
+        run_page(page(tmp_path, "```{shell}\n:answers: Ada\n\ntrue\n```\n"))
+
+
 def test_a_record_of_other_blocks_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(page_runs, "RECORDED", tmp_path / "recorded")
     monkeypatch.setattr(page_runs, "ROOT", tmp_path)
