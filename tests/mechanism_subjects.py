@@ -56,6 +56,7 @@ BOUNDED: dict[str, Maker] = _from_the_catalogue(endless=False) | {
     "BufferedToeplitz-3": lambda T: BufferedToeplitz(T, buffers=3),
     "FittedToeplitz-normalized": lambda T: FittedToeplitz(T, (0.95, 0.6), (0.8, 0.25)),
     "FittedToeplitz-pair": lambda T: FittedToeplitz(T, PAIR_POLES, PAIR_ZEROS),
+    "FittedToeplitz-scaled": lambda T: FittedToeplitz(T, PAIR_POLES, PAIR_ZEROS, scales=(1.0, 1.25, 0.75)),
     "FittedToeplitz-pair-plain": lambda T: FittedToeplitz(T, PAIR_POLES, PAIR_ZEROS, normalized=False),
     "FittedToeplitz-signs": lambda T: FittedToeplitz(T, (0.9, -0.7), (0.3, 0.6)),
     "Banded-signs": lambda T: Banded(T, (1.0, 0.4, 0.3, -0.2)),

@@ -15,7 +15,9 @@ import numpy as np
 from dpstream.arguments import check_horizon, check_whole
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.fit_arguments import Objective, checked_epochs, checked_objective, fitted_windows
+from dpstream.mechanisms.fitted_scales import fit_scales
 from dpstream.mechanisms.fitting import Fitted, RealArray, Task, fit_real, fit_with_pairs, interlacing_roots
+from dpstream.mechanisms.matrix_participation import LARGEST_GRAM
 from dpstream.mechanisms.minimax import minimax
 from dpstream.participation import Participation
 
@@ -29,6 +31,8 @@ MOST_BUFFERS = 12
 LARGEST_NORMALIZED = 2**22
 #: Complex pairs gain nothing where contributions may be closer than this.
 LEAST_SEPARATION = 8
+#: Zeros that are too small for a mechanism are raised to this.
+LEAST_ZERO = 0.01
 #: Normalised columns are fitted to windows up to here, where a fit takes five seconds and they still gain 2 %.
 NORMALIZED_WINDOWS = 2**14
 
@@ -75,6 +79,8 @@ def best_fit(
     made = [(make(horizon, fit.poles, fit.zeros, normalized), fit.converged) for fit in found]
     if normalized and windows is not None and horizon <= NORMALIZED_WINDOWS:
         made = [(_improved(make, m, task) if m.interlacing else m, converged) for m, converged in made]
+    if normalized and k == 2 and horizon <= LARGEST_GRAM:
+        made += [(replace(m, scales=fit_scales(m, task)), converged) for m, converged in made]
     return min(made, key=lambda pair: float(_errors(pair[0], task).max()))
 
 
@@ -124,12 +130,15 @@ def _separable(make: Maker, task: Task, buffers: int) -> Fitted:
     """Fit with as many real buffers as can be told apart: short horizons do not need the others."""
     for fewer in range(buffers, 0, -1):
         found = fit_real(task, fewer)
-        try:
-            m = make(task.horizon, found.poles, found.zeros, False)
-        except InvalidArgument:
-            continue
-        if m.interlacing:
-            return found
+        # Where contributions may be close together the last zero goes to 0, which no root may be.
+        raised = found._replace(zeros=tuple(complex(max(zero.real, LEAST_ZERO)) for zero in found.zeros))
+        for tried in (found, raised):
+            try:
+                m = make(task.horizon, tried.poles, tried.zeros, False)
+            except InvalidArgument:
+                continue
+            if m.interlacing:
+                return tried
     return Fitted((0.5,), (0.25,), converged=False)
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "checked_epochs",
     "checked_objective",
     "checked_roots",
+    "checked_scales",
     "fitted_windows",
 ]
 
@@ -85,3 +86,14 @@ def checked_coefficients(given: object) -> tuple[float, ...]:
     if not coefficients or coefficients[0] != 1.0 or not np.isfinite(coefficients).all():
         raise InvalidArgument("coefficients", given, "finite numbers, the first of them 1")
     return coefficients
+
+
+def checked_scales(given: object) -> tuple[float, ...]:
+    """Return factors of scales as floats; refuse any but positive finite numbers, at most 64 of them."""
+    try:
+        scales = tuple(float(c) for c in given)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise InvalidArgument("scales", given, "a sequence of numbers") from None
+    if isinstance(given, (str, bytes)) or len(scales) > 64 or not all(1e-6 <= c <= 1e6 for c in scales):
+        raise InvalidArgument("scales", given, "at most 64 numbers from 1e-6 to 1e6")
+    return scales

@@ -30,7 +30,8 @@ from dpstream.errors import FitNotConverged, InvalidArgument
 from dpstream.mechanisms.base import NoiseLaw, Value, check_noise_law
 from dpstream.mechanisms.best_fit import LARGEST_NORMALIZED, MOST_BUFFERS, best_fit
 from dpstream.mechanisms.exponential_sums import ComplexArray, ExponentialSum, geometric, rational_series, triangular
-from dpstream.mechanisms.fit_arguments import checked_roots
+from dpstream.mechanisms.fit_arguments import checked_roots, checked_scales
+from dpstream.mechanisms.fitted_scales import scale_factors
 from dpstream.mechanisms.increment_rows import IncrementRows
 from dpstream.mechanisms.increments import IncrementMechanism
 from dpstream.mechanisms.lag_envelope import lag_envelope_bound
@@ -48,7 +49,7 @@ TOLERANCE = 1e-10
 SCALE_BLOCK = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FittedToeplitz(IncrementMechanism):
     """L = A · diag(D) · R⁻¹ with R(x) = Π (1 - zeros_i x) / Π (1 - poles_i x).
 
@@ -62,6 +63,9 @@ class FittedToeplitz(IncrementMechanism):
     normalized
         Multiply increment t by D_t, the norm of column t of R, so that every column of R D⁻¹ has norm 1. The largest
         variance falls by 6 to 10 %; needs at most 2^22 steps.
+    scales
+        Positive factors of D at equal distances from the first step to the last, linear between, for normalised columns
+        only. Empty: 1. See `fitted_scales`.
 
     Notes
     -----
@@ -74,8 +78,8 @@ class FittedToeplitz(IncrementMechanism):
     * Key: secret, uniform, and used for this stream only.
 
     The sensitivity under a participation is exact if poles and zeros are real, positive and interlace,
-    π_1 > ζ_1 > π_2 > …, or for two contributions up to 4,096 steps; otherwise it is an upper bound for contributions in
-    any directions.
+    π_1 > ζ_1 > π_2 > …, and there are no scales, or for two contributions up to 4,096 steps; otherwise it is an upper
+    bound for contributions in any directions.
 
     Examples
     --------
@@ -88,6 +92,7 @@ class FittedToeplitz(IncrementMechanism):
     poles: tuple[complex, ...]
     zeros: tuple[complex, ...]
     normalized: bool = True
+    scales: tuple[float, ...] = ()
     noise: NoiseLaw = field(default="gaussian", kw_only=True, repr=False, compare=False)
 
     reference: ClassVar[str] = "dpstream, docs/mathematics.md; real poles: arXiv:2404.16706, arXiv:2408.08868"
@@ -99,6 +104,9 @@ class FittedToeplitz(IncrementMechanism):
         if self.normalized and horizon > LARGEST_NORMALIZED:
             raise InvalidArgument("horizon", horizon, f"at most {LARGEST_NORMALIZED}, or give normalized=False")
         check_noise_law("FittedToeplitz", self.noise, allowed=("gaussian",))
+        object.__setattr__(self, "scales", checked_scales(self.scales))
+        if self.scales and not self.normalized:
+            raise InvalidArgument("scales", self.scales, "empty unless columns are normalised: give normalized=True")
         poles, zeros = checked_roots("poles", self.poles), checked_roots("zeros", self.zeros)
         if len(zeros) != len(poles) or not poles:
             raise InvalidArgument(
@@ -173,6 +181,13 @@ class FittedToeplitz(IncrementMechanism):
 
     # -- what it is -----------------------------------------------------------------------------------------------
 
+    def __repr__(self) -> str:
+        scales = f", scales={self.scales!r}" if self.scales else ""
+        return (
+            f"FittedToeplitz(horizon={self.horizon!r}, poles={self.poles!r}, zeros={self.zeros!r},"
+            f" normalized={self.normalized!r}{scales})"
+        )
+
     @property
     def interlacing(self) -> bool:
         """Whether poles and zeros are real and positive with π_1 > ζ_1 > π_2 > …: then the sensitivity is exact."""
@@ -230,7 +245,7 @@ class FittedToeplitz(IncrementMechanism):
         return self._increments.at(np.arange(count, dtype=np.float64))
 
     def increment_scale(self, first: int, count: int) -> RealArray:
-        """Return D_t: 1, or the norm of column t of R, which has ``horizon - t + 1`` entries."""
+        """Return D_t: 1, or the norm of column t of R, which has ``horizon - t + 1`` entries, times its factor."""
         if not self.normalized:
             return np.ones(count)
         blocks = range((first - 1) // SCALE_BLOCK, (first + count - 2) // SCALE_BLOCK + 1)
@@ -243,7 +258,10 @@ class FittedToeplitz(IncrementMechanism):
         if block not in self._scale_blocks:
             last = min((block + 1) * SCALE_BLOCK, self.horizon)
             left_over = np.arange(self.horizon - block * SCALE_BLOCK, self.horizon - last, -1, dtype=np.float64)
-            self._scale_blocks[block] = np.sqrt(self._strategy.squares(left_over))
+            norms = np.sqrt(self._strategy.squares(left_over))
+            if self.scales:
+                norms = norms * scale_factors(self.scales, self.horizon, self.horizon - left_over + 1.0)
+            self._scale_blocks[block] = norms
         return self._scale_blocks[block]
 
     @cached_property
@@ -319,11 +337,14 @@ class FittedToeplitz(IncrementMechanism):
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         k, b, T = participation.times, participation.separation, self.horizon
         single = 1.0 if self.normalized else float(self._strategy.squares(np.array([float(T)]))[0]) ** 0.5
+        if self.scales:
+            single = 1.0 / float(scale_factors(self.scales, T, np.arange(1.0, T + 1.0)).min())
         if k == 1:
             return SENSITIVITY_MARGIN * single, True
-        if self.interlacing:
+        if self.interlacing and not self.scales:
             return SENSITIVITY_MARGIN * self._first_columns(k, b) ** 0.5, True
-        bound = min(lag_envelope_bound(self._strategy, T, k, b, normalized=self.normalized) ** 0.5, k * single)
+        bound = lag_envelope_bound(self._strategy, T, k, b, normalized=self.normalized) ** 0.5
+        bound = min(bound * single if self.scales else bound, k * single)
         scale = self.increment_scale(1, T) if self.normalized and T <= LARGEST_GRAM else None
         walked = walked_sensitivity(self.strategy(min(T, LARGEST_GRAM + 1)), scale, participation)
         if walked is None:
