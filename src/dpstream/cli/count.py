@@ -64,6 +64,15 @@ def count(
             help="Other categories: refuse them (if left out), or count them together as other.", rich_help_panel=READ
         ),
     ] = None,
+    discover: Annotated[
+        bool,
+        typer.Option(
+            "--discover",
+            help="With --by: count by names that nobody listed beforehand, each published once enough users have"
+            " brought it; --values are names that are public. Needs --user, --names-per-person and a --delta.",
+            rich_help_panel=READ,
+        ),
+    ] = False,
     where: Annotated[
         list[str] | None,
         typer.Option(
@@ -227,6 +236,28 @@ def count(
             help="The number of rows of one user that are counted; others are left out.", rich_help_panel=PEOPLE
         ),
     ] = None,
+    names_per_person: Annotated[
+        int | None,
+        typer.Option(
+            help="With --discover: the number of names of one user that count, over all steps.", rich_help_panel=PEOPLE
+        ),
+    ] = None,
+    per_name: Annotated[
+        int | None,
+        typer.Option(
+            help="With --discover: the number of rows of one user that count for one name; 1 if left out: people are"
+            " counted.",
+            rich_help_panel=PEOPLE,
+        ),
+    ] = None,
+    max_pairs: Annotated[
+        int | None,
+        typer.Option(
+            help="With --discover and --store: the number of pairs of a user and a name there is room for, 35 bytes"
+            " each, and an eighth as many names; a million if left out.",
+            rich_help_panel=PEOPLE,
+        ),
+    ] = None,
     max_users: Annotated[
         int | None,
         typer.Option(
@@ -382,6 +413,9 @@ def count(
 
     Example: dpstream count visits.csv --time when --from 2026-01-01 --through 2026-02-28 --epsilon 1 --delta 1e-6
     --horizon 365 --windows 1d,7d,1mo
+
+    Example: dpstream count visits.csv --time when --from 2026-01-01 --through 2026-02-28 --by ward --discover
+    --user patient --names-per-person 2 --epsilon 2 --delta 1e-6 --horizon 365
     """
     given = {name: value for name, value in locals().items() if value is not None and value is not False}
     if settings_file is not None:

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from dpstream.cli.app import FEW_STEPS_LEFT, FailedAfterRelease, Interrupted, closed_streams
 from dpstream.cli.count_notes import Notes
+from dpstream.cli.names_notes import NamesNotes
 from dpstream.cli.output import (
     Form,
     check_apart,
@@ -39,9 +40,12 @@ from dpstream.errors import (
     SettingsMissing,
     SourceMissing,
     StreamHasOpenSteps,
+    TooManyNames,
+    TooManyPairs,
     TooManyPeople,
 )
 from dpstream.events.counting import CountRun
+from dpstream.events.discovery_run import DiscoveryRun
 from dpstream.events.last_step import steps_ended
 from dpstream.events.tables import STDIN, tables
 from dpstream.events.tally import Order, RowTally, TimeTally
@@ -50,6 +54,8 @@ __all__ = ["CountCommand"]
 
 #: A terminal shows this many of the last releases.
 SHOWN = 12
+#: Of names, a terminal shows the largest.
+SHOWN_NAMES = 20
 #: With categories fewer steps are shown: about this many rows.
 SHOWN_ROWS = 120
 
@@ -105,7 +111,8 @@ class CountCommand:
         with ExitStack() as stack:
             run = self._begun()
             stack.callback(run.close)
-            notes = Notes(run, quiet=self.quiet, verbose=self.verbose)
+            kind = NamesNotes if isinstance(run, DiscoveryRun) else Notes
+            notes = kind(run, quiet=self.quiet, verbose=self.verbose)
             stack.enter_context(_said_on_interrupt(run))
             stack.enter_context(_said_if_too_many_users(run))
             if self.follow:
@@ -151,6 +158,8 @@ class CountCommand:
             )
         if self.report_dropped is not None and ("user" not in settings or "store" in settings):
             raise InvalidArgument("--report-dropped", self.report_dropped, "used with --user and without --store")
+        if settings.get("discover"):
+            self._check_names()
         if self.follow and self.form not in (None, "csv", "jsonl"):
             raise InvalidArgument("--as", self.form, "csv or jsonl with --follow")
         for argument, given in settings.items():
@@ -158,6 +167,12 @@ class CountCommand:
                 str(given).encode("utf-8")
             except UnicodeEncodeError:
                 raise InvalidArgument(argument, str(given), "UTF-8 text") from None
+
+    def _check_names(self) -> None:
+        """Refuse options that names do not have."""
+        for option in ("follow", "plot", "protect_text", "report_dropped", "compare_with_truth"):
+            if getattr(self, option):
+                raise InvalidArgument(f"--{option.replace('_', '-')}", None, "left out with --discover")
 
     def _check_streams(self, sources: list[str]) -> None:
         """Refuse to read or write standard streams that are closed, or to wait for somebody to type a log."""
@@ -236,10 +251,19 @@ def _print_last(run: CountRun, kept: list[pl.DataFrame], console: Console) -> No
         console.print("No step has ended yet: nothing was released.")
         return
     frame = pl.concat(kept[-2:])
+    if isinstance(run, DiscoveryRun) and not frame.height and run.published > run.seen:
+        console.print("No name is published yet.")
+        return
     if not frame.height:
         console.print(f"Nothing new: {number(run.published, 'step')} released in earlier runs (--all shows them).")
         return
     total = run.published
+    if isinstance(run, DiscoveryRun):
+        last = frame.filter(pl.col("step") == frame["step"].max())
+        shown = last.sort("value", descending=True).head(SHOWN_NAMES)
+        title = f"Release {total:,}: the largest {shown.height} of {last.height:,} published names"
+        print_rows(shown, title if shown.height < last.height else f"Release {total:,}", console)
+        return
     categories = max(len(run.options.measure.names) + run.options.total, 1)
     shown = frame.tail(categories * max(min(SHOWN, SHOWN_ROWS // categories), 1))
     steps = shown["step"].n_unique()
@@ -337,6 +361,8 @@ def _said_if_too_many_users(run: CountRun) -> Iterator[None]:
     """Name the option that makes room for more users."""
     try:
         yield
+    except (TooManyPairs, TooManyNames) as error:
+        raise DpstreamError(_too_many_names(run, error)) from None
     except TooManyPeople as error:
         found = f"there are more than {number(error.capacity, 'user')}"
         released = run.published - run.seen
@@ -348,6 +374,18 @@ def _said_if_too_many_users(run: CountRun) -> Iterator[None]:
             f"{found}, which is what --max-users makes room for; {state}. Give a larger number, such as {more}: the"
             " store keeps 10 bytes for each, and what it has counted stays"
         ) from None
+
+
+def _too_many_names(run: CountRun, error: TooManyPairs | TooManyNames) -> str:
+    what = "pairs of a user and a name" if isinstance(error, TooManyPairs) else error.what
+    room = error.capacity if isinstance(error, TooManyPairs) else error.room
+    found = f"there are more than {room:,} {what}"
+    if run.options.discovery is None or run.options.store is None:
+        return f"{found}, and no more can be told apart in one run; nothing was released"
+    return (
+        f"{found}, which is what --max-pairs makes room for; nothing was released. Give a larger number, such as"
+        f" --max-pairs {2 * run.options.discovery.pairs}: what the store has counted stays"
+    )
 
 
 @contextmanager

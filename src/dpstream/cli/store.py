@@ -92,6 +92,9 @@ def show(file: File, name: OnlyName = None, as_json: AsJson = False) -> None:
 
     with existing_store(file) as store:
         name = chosen(store, name)
+        if stream_named(store, name).kind == "names":
+            show_names(store, name, as_json=as_json)
+            return
         stream, promise, info = store.settings(name), store.describe(name), stream_named(store, name)
     left = info.remaining
     stddev = release_stddev(stream, max(info.t, 1))
@@ -238,6 +241,12 @@ def releases_frame(
     from dpstream.arguments import check_whole
 
     info, since = stream_named(store, name), check_whole("--since", since, least=0)
+    if info.kind == "names":
+        from dpstream.events.stored_names import StoredNames
+        from dpstream.events.windows import windows_of
+
+        asked = () if windows is None else windows_of(windows)
+        return StoredNames(store, name).table(confidence=confidence, windows=asked, since=since)
     told = info.kind == "counter" and len(info.shape) <= 1
     if told:
         try:
@@ -289,6 +298,42 @@ def _print_verified(found: list[Verified], damages: list[str], failed: dict[str,
         say(console, f"The file is damaged: {what}.", "red")
     if not (found or failed or damages):
         say(console, "There are no streams.")
+
+
+def show_names(store: Store, name: str, *, as_json: bool) -> None:
+    """Print one stream of discovered names: its settings, how far it has come, and what it promises."""
+    stream, promise, info = store.open_settings(name), store.describe(name), stream_named(store, name)
+    published = len(store.published_names(name).names)
+    if as_json:
+        made = {"name": name, "steps": info.t, "remaining": info.remaining, "published": published}
+        settings = stream.as_json() | {"source": info.source}
+        typer.echo(json.dumps(made | {"settings": settings, "promise": promise}, ensure_ascii=False))
+        return
+    table = narrow_table(("", ""), words=("",))
+    table.show_header = False
+    for column in table.columns:
+        column.no_wrap, column.overflow = False, "fold"
+    table.title, table.title_justify, table.title_style = Text(name), "left", "bold"
+    for key, value in {
+        "kind": info.kind,
+        "steps": f"{info.t:,}",
+        "remaining": f"{info.remaining:,}",
+        "published names": f"{published:,}",
+        "threshold": f"{stream.threshold:,}",
+        "stddev of the last release": f"{stream.stddev(max(info.t, 1)):.4g}",
+        "names of one person": f"at most {stream.names_per_person:,}, in whatever steps",
+        "rows of one person for a name": f"at most {stream.per_name:,}",
+        "room for pairs of a person and a name": f"{info.people:,}",
+        "retired": "yes" if info.retired else "no",
+        "times opened": f"{info.opened:,}",
+        "mechanism": repr(stream.mechanism),
+        "budget": budget_in_words(stream.budget),
+        "source": info.source,
+    }.items():
+        table.add_row(key, Text(value))
+    console = Console()
+    console.print(table)
+    say(console, promise)
 
 
 # The commands that change a store are part of the same group.

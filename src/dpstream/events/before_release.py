@@ -87,7 +87,8 @@ def _check_late(run: CountRun, tally: TimeTally) -> None:
 def _looks_like_whole_log(run: CountRun, tally: TimeTally) -> int | None:
     """The first released step that has rows, if from there on all steps have at least what was counted then."""
     assert run.store is not None  # noqa: S101
-    if not run.seen:  # late rows are those of the streams before
+    # Late rows may be those of the streams before, and names have no sums of steps to compare with.
+    if not run.seen or run.options.discovery is not None:
         return None
     given = tally.inputs(0, run.seen).reshape(run.seen, -1)
     touched = given.any(axis=1)
@@ -109,8 +110,7 @@ def steps_without_rows(run: CountRun) -> NDArray[np.int64]:
         return np.zeros(0, dtype=np.int64)
     rows = np.zeros(last - first, dtype=np.int64)
     if run.in_ledger:
-        if run.store is not None and run.counter is not None:
-            rows += run.store.true_data.open_steps(run.options.name, first + 1, last).rows
+        rows += run.rows_waiting(first + 1, last)
         for part in tally.parts:
             found = part.rows[: last - part.first]
             rows[part.first - first :][: len(found)] += found

@@ -50,6 +50,10 @@ def count(
     clip: bool = False,
     where: Sequence[str] = (),
     missing: str | None = None,
+    discover: bool = False,
+    names_per_person: int | None = None,
+    per_name: int | None = None,
+    max_pairs: int | None = None,
     user: str | None = None,
     max_contributions: int | None = None,
     max_users: int | None = None,
@@ -91,6 +95,10 @@ def count(
         Also what was counted in the last so many days or months: ("1d", "7d", "1mo").
     by, values, undeclared
         A column of categories, and the categories there are. Others are refused, or counted as "other".
+    discover, names_per_person, per_name, max_pairs
+        Count by names in `by` that nobody listed beforehand: a name is published once enough users have brought it. How
+        many names of one user count (and how many rows of each), over all steps, and how many pairs of a user and a
+        name a store has room for. `values` are then names that are public. docs/discovery.md.
     value, per_person, unit, clip
         A column of amounts to add up, the largest size of one, the smallest difference between two ("0.01"), and
         whether larger ones are cut to `per_person`.
@@ -163,6 +171,10 @@ def count(
         "clip": clip or None,
         "where": tuple(where) or None,
         "missing": missing,
+        "discover": discover or None,
+        "names_per_person": names_per_person,
+        "per_name": per_name,
+        "max_pairs": max_pairs,
         "user": user,
         "max_contributions": max_contributions,
         "max_users": max_users,

@@ -16,6 +16,7 @@ from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
 from dpstream.errors import BudgetError, InvalidArgument, SettingsMissing
 from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.count_settings import BUDGET, ENDS, missing
+from dpstream.events.discovery import Discovery, EventTally
 from dpstream.events.file_options import FileOptions
 from dpstream.events.last_step import last_step
 from dpstream.events.measure import Measure
@@ -81,6 +82,8 @@ class CountOptions:
         What is told beside each total; see `ReleaseTable`.
     store, name
         The file that remembers the stream, and the stream's name in it.
+    discovery
+        How names that nobody listed beforehand are found; None: categories are declared, or there are none.
     """
 
     measure: Measure
@@ -112,6 +115,7 @@ class CountOptions:
     total: bool = False
     store: Path | None = None
     name: str = "count"
+    discovery: Discovery | None = None
 
     def __post_init__(self) -> None:
         if (self.time is None) != (self.every == ROW):
@@ -153,7 +157,8 @@ class CountOptions:
             raise SettingsMissing(missing=lacking)
         side = check_neighbours(given.get("neighbours", "add-remove"))
         user, times = given.get("user"), given.get("max_contributions")
-        if (user is None) != (times is None):
+        discovery = Discovery.of(given)
+        if discovery is None and (user is None) != (times is None):
             absent = "user" if user is None else "max_contributions"
             raise InvalidArgument(absent, None, "given: `user` and `max_contributions` go together")
         horizon, chosen = given.get("horizon"), given.get("mechanism", "auto")
@@ -190,6 +195,7 @@ class CountOptions:
             total=bool(given.get("total")),
             store=None if given.get("store") is None else Path(given["store"]),
             name=given.get("name", "count"),
+            discovery=discovery,
         )
 
     @property
@@ -236,7 +242,8 @@ class CountOptions:
         timestamps = Timestamps(self.time, self.time_format, zone)
         start = None if self.start is None else parse_moment("start", self.start, zone)
         through = None if self.end is None else last_step(self.end, zone)
-        return TimeTally(
+        kind = TimeTally if self.discovery is None else EventTally
+        return kind(
             self.measure,
             None,
             horizon,
@@ -256,7 +263,7 @@ class CountOptions:
 
     def kept(self) -> dict[str, Any]:
         """The settings that a stream remembers, by name, as JSON; those that have no value are left out."""
-        measure = self.measure
+        measure, found = self.measure, self.discovery
         settings = {
             "time": self.time,
             "every": self.every,
@@ -267,10 +274,13 @@ class CountOptions:
             "per_person": _plain(measure.most * measure.reader.unit) if measure.value else None,
             "clip": measure.clip or None,
             "by": measure.by,
-            "categories": list(measure.categories) if measure.by else None,
-            "undeclared": measure.undeclared if measure.by else None,
+            "categories": list(measure.categories) or None if measure.by else None,
+            "undeclared": measure.undeclared if measure.by and found is None else None,
             "user": self.user,
-            "max_contributions": self.max_contributions if self.user else None,
+            "max_contributions": self.max_contributions if self.user and found is None else None,
+            "discover": True if found is not None else None,
+            "names_per_person": None if found is None else found.names_per_person,
+            "per_name": None if found is None else found.per_name,
             "fold_case": self.fold_case or None,
             "where": sorted(self.rules.where) or None,
             "missing": None if self.rules.missing == "refuse" else self.rules.missing,
@@ -303,6 +313,7 @@ def _measure(given: Mapping[str, Any], side: Neighbours) -> Measure:
         by=given.get("by"),
         categories=tuple(given.get("categories", ())),
         undeclared=_one_of("undeclared", given.get("undeclared", "refuse"), ("refuse", "other")),
+        discover=bool(given.get("discover")),
     )
     if measure.most > MOST_PER_ROW:
         largest = measure.reader.shown(MOST_PER_ROW)

@@ -53,6 +53,9 @@ SETTINGS: dict[str, Setting] = {
     "missing": Setting(),
     "user": Setting(),
     "max_contributions": Setting("whole"),
+    "discover": Setting("flag"),
+    "names_per_person": Setting("whole"),
+    "per_name": Setting("whole"),
     "fold_case": Setting("flag", option="user_fold_case"),
     # In which steps.
     "time": Setting(),
@@ -70,6 +73,7 @@ SETTINGS: dict[str, Setting] = {
     "mechanism": Setting(kept="run"),
     "neighbours": Setting(kept="run"),
     "max_users": Setting("whole", kept="run"),
+    "max_pairs": Setting("whole", kept="run"),
     # How files are read, and what is made of the releases.
     "file_format": Setting(kept="default", option="format"),
     "delimiter": Setting(kept="default"),

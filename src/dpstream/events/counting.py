@@ -186,15 +186,23 @@ class CountRun:
         given = {name: value for name, value in settings.items() if value is not None}
         store = store_at(None if given.get("store") is None else Path(given["store"]))
         if store is None:
-            return cls(CountOptions.of(given, order))
+            return cls._made(CountOptions.of(given, order))
         try:
             given["name"] = given.get("name") or only_stream(store)
             info = stream_named(store, given["name"])
             stored = {} if info is None else stream_settings(store, info)
-            return cls(CountOptions.of(continued(given, stored), order), store)
+            return cls._made(CountOptions.of(continued(given, stored), order), store)
         except BaseException:
             store.close()
             raise
+
+    @classmethod
+    def _made(cls, options: CountOptions, store: Store | None = None) -> CountRun:
+        if options.discovery is None:
+            return cls(options, store)
+        from dpstream.events.discovery_run import DiscoveryRun
+
+        return DiscoveryRun(options, store)
 
     def _tally(self) -> RowTally | TimeTally:
         """What adds the rows up, nobody limited yet."""
@@ -342,6 +350,12 @@ class CountRun:
                     contributions=self._fingerprinted(part.contributions),
                     batch=name,
                 )
+
+    def rows_waiting(self, first: int, last: int) -> NDArray[np.int64]:
+        """**Secret**: how many rows wait in each of the open steps from `first` to `last`, in the store."""
+        if self.store is None or self.counter is None:
+            return np.zeros(last - first + 1, dtype=np.int64)
+        return self.store.true_data.open_steps(self.options.name, first, last).rows
 
     def release(self, closed: int) -> Iterator[NDArray[np.int64]]:
         """Release the steps up to `closed`, piece by piece. Steps of a store are durable when they come out of here."""

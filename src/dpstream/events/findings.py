@@ -125,9 +125,10 @@ def _end(run: CountRun, tally: TimeTally) -> Iterator[Finding]:
     last = calendar.shown(horizon - 1, 1)[0]
     name = run.options.name
     if left == 0:
+        extended = "dpstream store extend starts a stream that carries the total over."
+        begun = "a stream with another `name` begins anew, with a budget of its own."
         yield Finding(
-            f"the step of {last} is the last of {name!r}: dpstream store extend starts a stream that carries the total"
-            " over."
+            f"the step of {last} is the last of {name!r}: {extended if run.options.discovery is None else begun}"
         )
     elif run.seen:
         are = "is" if left == 1 else "are"

@@ -36,14 +36,14 @@ def stream_named(store: Store, name: str) -> StreamInfo | None:
 
 
 def only_stream(store: Store) -> str:
-    """Return the name of the only counter of a store that goes on; "count" if there is none.
+    """Return the name of the only counter, or stream of names, of a store that goes on; "count" if there is none.
 
     Raises
     ------
     InvalidArgument
         If there are several.
     """
-    counters = [info for info in store.streams() if info.kind == "counter"]
+    counters = [info for info in store.streams() if info.kind in ("counter", "names")]
     names = [info.name for info in counters if not info.retired and info.continued_by is None]
     if len(names) > 1:
         raise InvalidArgument("name", None, f"given where there are several streams: {', '.join(names)}, or a new one")
@@ -61,10 +61,13 @@ def kept_settings(info: StreamInfo) -> dict[str, Any]:
 
 def stream_settings(store: Store, info: StreamInfo) -> dict[str, Any]:
     """Return all settings of a stream, by name: what it counts, its end, its budget, its mechanism."""
-    settings = store.settings(info.name)
     budget = {part: getattr(info.budget, part) for part in BUDGET if hasattr(info.budget, part)}
     end = {"unbounded": True} if info.horizon is None else {"horizon": info.horizon}
     kept = {name: value for name, value in kept_settings(info).items() if name in SETTINGS}
+    if info.kind == "names":
+        found = store.open_settings(info.name)
+        return kept | budget | end | {"max_pairs": info.people, "mechanism": found.mechanism}
+    settings = store.settings(info.name)
     room = {} if info.people is None else {"max_users": info.people}
     return kept | budget | end | room | {"mechanism": settings.mechanism, "neighbours": settings.neighbours}
 

@@ -52,6 +52,8 @@ class Measure:
         which categories turn up is something about the people in the data.
     undeclared
         "refuse" rows of other categories, or count them together as "other", the last category.
+    discover
+        Whether `by` is a column of names that nobody listed beforehand; `categories` are then those that are public.
     """
 
     value: str | None = None
@@ -63,6 +65,7 @@ class Measure:
     by: str | None = None
     categories: tuple[str, ...] = ()
     undeclared: Literal["refuse", "other"] = "refuse"
+    discover: bool = False
 
     def __post_init__(self) -> None:
         if self.decimal not in (".", ","):
@@ -72,7 +75,7 @@ class Measure:
             raise InvalidArgument(argument, getattr(self, argument), "used with `value`: rows have no amounts")
         if self.most < 1:
             raise InvalidArgument("per_person", str(self.per_person), f"a multiple of {self.unit} (unit={self.unit})")
-        if (self.by is None) != (not self.categories):
+        if not self.discover and (self.by is None) != (not self.categories):
             missing = "by" if self.by is None else "categories"
             raise InvalidArgument(missing, None, "given: a column and its categories go together")
         repeated = sorted(name for name, times in Counter(self.categories).items() if times > 1)
@@ -106,6 +109,8 @@ class Measure:
     @property
     def names(self) -> tuple[str, ...]:
         """The categories that are released, in order."""
+        if self.discover:
+            return ()
         return (*self.categories, OTHER) if self.by and self.undeclared == "other" else self.categories
 
     def amounts(self, table: Table) -> Amounts | None:
@@ -166,7 +171,7 @@ class Measure:
         RowRefused
             If one is not declared, unless these are counted as "other".
         """
-        if self.by is None:
+        if self.by is None or self.discover:
             return None
         column = table.frame[self.by]
         known = as_text(column).cast(pl.Enum(list(self.categories)), strict=False).to_physical().cast(pl.Int64)

@@ -56,14 +56,7 @@ class People:
         TooManyPeople
             If there are more than there is room for.
         """
-        given = table.frame[self.column][rows]
-        users = person_ids(given, fold_case=self._fold_case)
-        if users.null_count():
-            row = int(rows[int(users.is_null().arg_max() or 0)])
-            given = table.frame[self.column][row]
-            raise RowRefused(
-                where=table.where(row), column=self.column, given=given, allowed="a user", remedy=EMPTY_REMEDY
-            )
+        users = self.users(table, rows)
         frame = pl.DataFrame({"user": users, "step": steps})
         if users.n_unique() == users.len():  # the same answers, in half the time
             rows_each = np.ones(users.len(), dtype=np.int64)
@@ -83,6 +76,23 @@ class People:
             return kept, CONTRIBUTIONS.to_frame()
         counted = frame.filter(pl.col("nth") < pl.col("allowed"))
         return kept, counted.group_by("user", "step").len("rows").cast(CONTRIBUTIONS)
+
+    def users(self, table: Table, rows: NDArray[np.intp]) -> pl.Series:
+        """Return whom these rows of a table are about.
+
+        Raises
+        ------
+        RowRefused
+            If a row has no user.
+        """
+        users = person_ids(table.frame[self.column][rows], fold_case=self._fold_case)
+        if users.null_count():
+            row = int(rows[int(users.is_null().arg_max() or 0)])
+            given = table.frame[self.column][row]
+            raise RowRefused(
+                where=table.where(row), column=self.column, given=given, allowed="a user", remedy=EMPTY_REMEDY
+            )
+        return users
 
     def _allowed(self, users: pl.Series, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many rows of each of these users may be counted; each user is here once."""

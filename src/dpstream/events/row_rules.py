@@ -126,7 +126,7 @@ class RowFilter:
         """The columns whose empty cells the value of `missing` fits into, with the value."""
         measure, value = self._measure, self._missing
         fits = {}
-        if measure.by is not None and value in measure.names:
+        if measure.by is not None and (measure.discover or value in measure.names):
             fits[measure.by] = value
         if measure.value is not None:
             units = measure.reader.read(pl.Series([value]))[0]

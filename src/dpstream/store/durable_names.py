@@ -40,14 +40,17 @@ from dpstream.store.names_tables import (
     releases_of,
     write_names,
 )
-from dpstream.store.published_names import NamedRelease, named_steps, read_named_releases, write_named_releases
+from dpstream.store.published_names import (
+    NamedRelease,
+    in_pieces,
+    named_steps,
+    read_named_releases,
+    write_named_releases,
+)
 from dpstream.store.store_files import StoreFiles
 from dpstream.store.tables import StreamRow
 
 __all__ = ["DurableNames"]
-
-#: Values that are published in one transaction when many steps are closed.
-PUBLISHED_VALUES = 1 << 18
 
 
 class _Live:
@@ -155,6 +158,12 @@ class DurableNames(LeasedStream):
                 raise InvalidArgument("last", last, f"at most {self.t}, the last release of {self.name!r}")
             self._publish()
             return list(self._released(first, end))
+
+    def events_waiting(self, first: int, last: int) -> NDArray[np.int64]:
+        """**Secret**: return how many events count in each of the open steps from `first` to `last`."""
+        with self._files.turn():
+            cells = self._current().cells.of(max(first, self.t + 1), last)
+            return np.bincount(cells.steps - first, weights=cells.counts, minlength=last - first + 1).astype(np.int64)
 
     def describe(self) -> str:
         """Return what is promised, to whom, against whom, and what is not, in plain words."""
@@ -318,7 +327,7 @@ class DurableNames(LeasedStream):
         if not made or made[0].step > done + 1:
             made = self._computed_again(done + 1)
         known = sum(1 for since in self._current().sums.since.tolist() if since <= done)
-        for piece in _pieces([release for release in made if release.step > done]):
+        for piece in in_pieces(release for release in made if release.step > done):
             with files.database.atomic(durable=False) as connection:
                 write_named_releases(connection, self._seals, row, known, piece)
             known = len(piece[-1].names)
@@ -380,15 +389,3 @@ def _checked_steps(steps: ArrayLike) -> NDArray[np.int64]:
     if given.ndim != 1 or (given.size and (given.dtype.kind not in "iu" or int(given.min()) < 1)):
         raise InvalidArgument("steps", f"{given.dtype} of shape {given.shape}", "a list of whole numbers from 1 on")
     return given.astype(np.int64)
-
-
-def _pieces(releases: list[NamedRelease]) -> Iterator[list[NamedRelease]]:
-    """Cut releases into pieces of not too many values."""
-    piece: list[NamedRelease] = []
-    for release in releases:
-        piece.append(release)
-        if sum(len(one.values) for one in piece) >= PUBLISHED_VALUES:
-            yield piece
-            piece = []
-    if piece:
-        yield piece

@@ -23,6 +23,7 @@ from dpstream.store.tables import StreamRow
 __all__ = [
     "NamedRelease",
     "PublishedNames",
+    "in_pieces",
     "named_steps",
     "read_named_releases",
     "read_published_names",
@@ -30,6 +31,8 @@ __all__ = [
 ]
 
 Query = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
+#: Values that are written, or shown, at a time.
+PIECE_VALUES = 1 << 18
 #: Steps that are read at a time.
 STEPS_AT_ONCE = 64
 
@@ -78,6 +81,20 @@ def write_named_releases(
             "INSERT OR REPLACE INTO published_names VALUES (?, ?, ?, ?, ?)", (row.id, release.step, names, values, seal)
         )
         known = len(release.names)
+
+
+def in_pieces(releases: Iterable[NamedRelease], values: int = PIECE_VALUES) -> Iterator[list[NamedRelease]]:
+    """Yield releases in lists of about so many values."""
+    piece: list[NamedRelease] = []
+    size = 0
+    for release in releases:
+        piece.append(release)
+        size += len(release.values)
+        if size >= values:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
 def named_steps(query: Query, row: StreamRow) -> int:

@@ -1,0 +1,75 @@
+"""What `dpstream count --discover` says on standard error."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpstream.cli.budget_options import budget_in_words
+from dpstream.cli.count_notes import Notes
+from dpstream.events.discovery_run import DiscoveryRun
+from dpstream.events.number_words import number
+
+__all__ = ["NamesNotes"]
+
+#: Windows that end in so many steps are looked at to say how exact they are.
+MOST_ENDS = 400
+
+
+class NamesNotes(Notes):
+    """Prints the notes of a run that counts by names."""
+
+    _run: DiscoveryRun
+
+    def _promise(self) -> str:
+        options, found = self._run.options, self._run.discovery
+        rows = "" if found.per_name == 1 else f" and {found.per_name:,} rows of each"
+        return (
+            f"Budget {budget_in_words(options.budget)} for all releases together protects every user, of whom at most"
+            f" {number(found.names_per_person, 'name')}{rows} {'is' if found.names_per_person == 1 else 'are'} counted."
+            f" {self._threshold()}"
+        )
+
+    def _threshold(self) -> str:
+        settings = self._run.settings
+        return (
+            f"A name is published once its noisy number of users reaches {settings.threshold:,}: with"
+            f" {settings.appears_from():,} users it appears with a chance of 95 %."
+        )
+
+    def _largest_error(self) -> int:
+        settings = self._run.settings
+        widest = int(np.argmax(settings.mechanism.squared_row_norms(settings.horizon))) + 1
+        return settings.half_width(widest, self._run.options.confidence)
+
+    def _windows(self) -> str:
+        settings, steps = self._run.settings, self._run.closed
+        calendar = self._run.tally.calendar  # type: ignore[union-attr]  # names have dates
+        words = []
+        for window in self._run.options.windows:
+            since = window.since(calendar, 0, steps).tolist()
+            ends = {*range(1, steps + 1, -(-steps // MOST_ENDS) or 1), steps} - {0}
+            off = (
+                settings.change(t, since[t - 1], self._run.options.confidence)[1]
+                if since[t - 1] > 0
+                else settings.half_width(t, self._run.options.confidence)
+                for t in ends
+            )
+            most = "at most" if steps <= MOST_ENDS else "about"
+            words.append(f"{window.name} {most} ±{max(off, default=0):,}")
+        return f"Windows: {', '.join(words)}; for names that were published when the window began."
+
+    def _choice(self) -> str:
+        name = type(self._run.settings.mechanism).__name__
+        return f"Mechanism: {name}, {'the least error that names can have' if self._auto else 'as asked'}."
+
+    @property
+    def _auto(self) -> bool:
+        return self._run.options.mechanism == "auto"
+
+    def _dropped(self, report_dropped: float | None) -> None:
+        found = self._run.discovery
+        self.note(
+            f"Names beyond the first {found.names_per_person:,} of each user, and more than {found.per_name:,}"
+            f" {'row' if found.per_name == 1 else 'rows'} of one, are left out. How many is withheld: it would be a"
+            " figure about people."
+        )

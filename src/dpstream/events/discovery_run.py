@@ -1,0 +1,175 @@
+"""DiscoveryRun: from a log of events to private running counts of names that nobody listed beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from dpstream.errors import InvalidArgument
+from dpstream.events.counting import CountRun
+from dpstream.events.discovery import Discovery
+from dpstream.events.discovery_table import NamesTable
+from dpstream.events.kept_stream import check_same
+from dpstream.events.people import People
+from dpstream.events.tally import TimeTally
+from dpstream.events.windows import fitting_lengths
+from dpstream.release.contribution_limit import ContributionLimit
+from dpstream.release.open_counter import OpenCounter
+from dpstream.release.open_settings import OpenSettings
+from dpstream.release.protection import ProtectionText
+from dpstream.store import DurableNames, NamedRelease, Store, StreamInfo
+from dpstream.store.published_names import in_pieces
+
+__all__ = ["DiscoveryRun"]
+
+#: Without a store, so many pairs of a person and a name can be remembered.
+MOST_PAIRS = 100_000_000
+
+
+class DiscoveryRun(CountRun):
+    """A run that counts by names nobody listed beforehand; its parts are those of `CountRun`.
+
+    Guarantee
+    ---------
+    That of `OpenCounter` (or `DurableNames`) for every user, of whom at most `names_per_person` names count and at most
+    `per_name` rows of each. Which steps are released depends on the data no more than in `CountRun`.
+    """
+
+    counter: OpenCounter | DurableNames | None  # type: ignore[assignment]  # names have counters of their own
+
+    @property
+    def discovery(self) -> Discovery:
+        """How names are found."""
+        assert self.options.discovery is not None  # noqa: S101
+        return self.options.discovery
+
+    def _is_known(self, digest: bytes) -> bool:
+        return isinstance(self.counter, DurableNames) and self.counter.knows_batch(digest)
+
+    def _limit_people(self) -> None:
+        """Tell the tally whose names are whose; how many count is limited where they are counted."""
+        assert self.options.user is not None  # noqa: S101
+        self.tally.people = People(self.options.user, ContributionLimit(1), fold_case=self.options.fold_case)
+
+    def _open_counter(self, info: StreamInfo | None = None) -> None:
+        options, horizon, discovery = self.options, self.horizon, self.discovery
+        if info is not None:
+            check_same(info.name, {"horizon": info.horizon}, {"horizon": horizon})
+            check_same(info.name, {"budget": info.budget}, {"budget": options.budget})
+        assert horizon is not None  # noqa: S101
+        settings = {
+            "names_per_person": discovery.names_per_person,
+            "per_name": discovery.per_name,
+            "windows": self._lengths(info),
+            "mechanism": self._mechanism(horizon),
+            "declared": options.measure.categories,
+        }
+        if options.store is None:
+            self.counter = OpenCounter(horizon, options.budget, **settings, capacity=MOST_PAIRS)  # type: ignore[arg-type]
+            return
+        OpenSettings.of(horizon, options.budget, **settings)  # type: ignore[arg-type]
+        # Only now: what is refused leaves no store behind.
+        self.store = self.store or Store(options.store)
+        self.counter = self.store.open_names(
+            options.name,
+            horizon,
+            options.budget,
+            **settings,  # type: ignore[arg-type]
+            source=json.dumps(options.kept(), ensure_ascii=False) if info is None else info.source,
+            pairs=discovery.pairs,
+        )
+        self.created = info is None
+
+    def _lengths(self, info: StreamInfo | None) -> tuple[int, ...]:
+        if info is not None and self.store is not None:
+            return self.store.open_settings(info.name).windows
+        return fitting_lengths(self.options.windows, self.options.step, self.horizon)
+
+    def _check_steps(self, settings: object) -> None:
+        """Steps of names are as large as they like."""
+
+    @property
+    def settings(self) -> OpenSettings:  # type: ignore[override]  # names have settings of their own
+        """The settings of the counter."""
+        assert self.counter is not None  # noqa: S101
+        return self.counter.settings
+
+    def rows_waiting(self, first: int, last: int) -> NDArray[np.int64]:
+        """**Secret**: how many rows wait in each of these open steps."""
+        if not isinstance(self.counter, DurableNames):
+            return np.zeros(last - first + 1, dtype=np.int64)
+        return self.counter.events_waiting(first, last)
+
+    def ingest(self) -> None:
+        """Put the events into the open steps of the store, a commit for each file; nothing is released."""
+        if not self.in_ledger:
+            return
+        assert isinstance(self.counter, DurableNames)  # noqa: S101
+        assert isinstance(self.tally, TimeTally)  # noqa: S101
+        parts, self.tally.parts = self.tally.parts, []
+        for part, digest in zip(parts, self.intake.take_digests(), strict=True):
+            self.waiting += int(part.rows[max(self.closed - part.first, 0) :].sum())
+            events = part.contributions
+            self.counter.ingest(
+                events["step"].to_numpy() + 1, events["user"].to_list(), events["name"].to_list(), batch=digest
+            )
+
+    def release_names(self, closed: int) -> Iterator[list[NamedRelease]]:
+        """Release the steps up to `closed`, piece by piece. Steps of a store are durable when they come out of here."""
+        counter = self.counter
+        assert counter is not None  # noqa: S101
+        if isinstance(counter, DurableNames):
+            self.ingest()  # nothing, if that was done
+            made = counter.release_through(closed)
+            self.published = max(closed, self.published)
+            yield from in_pieces(made)
+            return
+        events = self.tally.contributions.sort("step", maintain_order=True)
+        ends = np.searchsorted(events["step"].to_numpy(), np.arange(closed + 1))
+
+        def added() -> Iterator[NamedRelease]:
+            while self.published < closed:
+                now = events[int(ends[self.published]) : int(ends[self.published + 1])]
+                released = counter.add_events(now["user"].to_list(), now["name"].to_list())
+                self.published += 1
+                values = np.fromiter(released.values(), np.int64, len(released))
+                yield NamedRelease(self.published, tuple(released), values)
+
+        yield from in_pieces(added())
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def protection(self, label: str) -> ProtectionText:
+        raise InvalidArgument("discover", True, "left out: the text about protection is not written for names yet")
+
+    @cached_property
+    def names_table(self) -> NamesTable:
+        """What makes tables of the releases, once the counter is open."""
+        options = self.options
+        calendar = self.tally.calendar if isinstance(self.tally, TimeTally) else None
+        return NamesTable(
+            self.settings,
+            calendar,
+            confidence=options.confidence,
+            windows=options.windows,
+            non_negative=options.non_negative,
+        )
+
+    def frames(self, closed: int, *, everything: bool = False) -> Iterator[pl.DataFrame]:
+        table = self.names_table
+        if isinstance(self.counter, DurableNames) and self.seen:
+            first = 1 if everything else max(self.seen - table.needs + 1, 1)
+            before = self.counter.releases(first, self.seen) if everything or table.needs else []
+            if everything:
+                for piece in in_pieces(before):
+                    yield table.rows(piece)
+            else:
+                table.skip(before)
+        yield table.rows([])
+        for piece in self.release_names(closed):
+            yield table.rows(piece)
