@@ -26,7 +26,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · ReleaseRefused
       · ThroughTooEarly, ClockWentBack, AllRowsLate, LooksLikeWholeLog, StepsWithoutRows, StreamEnded
       · RowsTooFarAhead
-    · MissingExtra
+    · MissingExtra, UnsupportedSystem
 
     FitNotConverged and CountWarning are warnings: the result can be used, and something about it should be known.
 """
@@ -747,6 +747,17 @@ class MissingExtra(_ErrorWithFields, ImportError):
     message = "this needs {needs}, which is not installed: pip install 'dpstream[{extra}]'"
     extra: str
     needs: str
+
+
+class UnsupportedSystem(_ErrorWithFields, NotImplementedError):
+    """The operating system lacks something that cannot be done safely without."""
+
+    message = (
+        "{what} needs locks on files as Linux and macOS have them, which {system} has not: run it there, or in the"
+        " Windows Subsystem for Linux. Counters, sums and noise without a store work everywhere"
+    )
+    what: str
+    system: str
 
 
 class SourceError(_ErrorWithFields, ValueError):

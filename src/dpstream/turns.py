@@ -17,7 +17,6 @@ Python without a global lock locks the list for each of the two.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import ref
 
 from dpstream.errors import ForkedStream, StreamInUse
+from dpstream.operating_system.forks import in_forked_children
 
 __all__ = ["Turn", "forks", "in_turn"]
 
@@ -138,8 +138,7 @@ def _after_fork() -> None:
             turn.take_away()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+in_forked_children(_after_fork)
 
 
 class _HasTurn(Protocol):

@@ -12,7 +12,6 @@ is locked while a run is open, which keeps a second optimizer away from the same
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import weakref
@@ -22,7 +21,9 @@ from typing import Self
 
 from dpstream.errors import KeyFileMissing, KeyInUse, KeyOfAnotherRun, StepsMissing, StepsReleased
 from dpstream.noise.keystream import check_key, fresh_key
-from dpstream.store.files import os_error_as_store_error, synchronise
+from dpstream.operating_system.durability import synchronise_file, synchronise_folder
+from dpstream.operating_system.locks import lock_file, require_locks
+from dpstream.store.files import os_error_as_store_error
 from dpstream.store.master_key import read_key_file, write_key_file
 
 __all__ = ["RunKey", "steps_path"]
@@ -130,6 +131,7 @@ class RunKey:
 
     def _open(self, path: Path) -> None:
         """Open, lock and read the count of steps; make it if neither it nor the key is there."""
+        require_locks("a key file that counts its steps")
         self._path = steps_path(path)
         new = not self._path.exists()
         if new and path.exists():
@@ -141,14 +143,14 @@ class RunKey:
         self._steps = os.fdopen(descriptor, "r+b", buffering=0)
         weakref.finalize(self, self._steps.close)  # ends the lock with this object at the latest
         try:
-            fcntl.flock(self._steps, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._steps.fileno(), wait=False)
         except BlockingIOError:
             self._let_go()
             raise KeyInUse(what=str(path)) from None
         content = os.pread(self._steps.fileno(), 1000, 0).decode("ascii", "replace")
         if not content:
             self._write(0)
-            synchronise(self._path.parent)
+            synchronise_folder(self._path.parent)
             return
         parts = content.split()
         if len(parts) != 3 or parts[0] != VERSION or not parts[2].isdigit() or not content.endswith("\n"):
@@ -168,7 +170,7 @@ class RunKey:
         assert self._steps is not None and self._path is not None  # noqa: S101, PT018
         try:
             os.pwrite(self._steps.fileno(), f"{VERSION} {self._digest} {steps:020d}\n".encode(), 0)
-            os.fsync(self._steps.fileno())
+            synchronise_file(self._steps.fileno())
         except OSError as error:
             raise os_error_as_store_error(error, self._path) from error
         self._written = steps

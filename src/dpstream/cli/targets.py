@@ -14,6 +14,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from dpstream.errors import DpstreamError, InvalidArgument
+from dpstream.operating_system.processes import has_ended
 
 __all__ = ["NotWritten", "Plot", "Target", "check_target", "opened"]
 
@@ -129,10 +130,6 @@ def _sweep(folder: Path) -> None:
     """Remove drafts of processes of this machine that were killed."""
     for draft in folder.glob(f".dpstream-{_host()}-*.draft"):
         pid = draft.name.split("-")[2]
-        try:
-            if pid.isdecimal():
-                os.kill(int(pid), 0)
-        except ProcessLookupError:
-            draft.unlink(missing_ok=True)
-        except (OSError, OverflowError):
-            continue
+        if pid.isdecimal() and has_ended(int(pid)):
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)

@@ -7,11 +7,10 @@ only. A wait for readiness is always interrupted.
 from __future__ import annotations
 
 import io
-import os
-import select
-import stat
 from collections.abc import Callable
 from typing import Any, BinaryIO
+
+from dpstream.operating_system.waiting import can_wait, wait_until_readable
 
 __all__ = ["interruptible"]
 
@@ -31,11 +30,11 @@ class _WaitingReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int | None:
         if self._idle is not None:
-            ready, _, _ = select.select([self._raw], [], [], 0)
+            ready = wait_until_readable(self._raw.fileno(), 0)
             while not ready:
-                ready, _, _ = select.select([self._raw], [], [], self._idle())
+                ready = wait_until_readable(self._raw.fileno(), self._idle())
         else:
-            select.select([self._raw], [], [])
+            wait_until_readable(self._raw.fileno())
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
@@ -52,7 +51,6 @@ def interruptible(source: str | int, idle: Callable[[], float | None] | None = N
         Called while there is nothing to read; it returns after how many seconds it is to be called again.
     """
     raw = io.FileIO(source, "rb", closefd=not isinstance(source, int))
-    # Windows waits for sockets only, and files are always ready.
-    if os.name == "posix" and not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
+    if can_wait(raw.fileno()):
         return io.BufferedReader(_WaitingReader(raw, idle))
     return io.BufferedReader(raw)

@@ -245,6 +245,7 @@ def _connect(path: Path, *, wal: bool = True) -> sqlite3.Connection:
         # A database that is being made needs no journal: a crash leaves a draft.
         connection.execute(f"PRAGMA journal_mode = {'WAL' if wal else 'MEMORY'}")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA fullfsync = ON")  # of macOS only, whose fsync stops at the disk's cache
     except BaseException as error:
         connection.close()
         if isinstance(error, SQLITE_ERRORS):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 import stat
@@ -27,6 +26,8 @@ from dpstream.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
+from dpstream.operating_system.durability import synchronise_folder
+from dpstream.operating_system.locks import lock_file, require_locks
 
 __all__ = [
     "APPLICATION_ID",
@@ -38,7 +39,6 @@ __all__ = [
     "read_start",
     "refuse_open_files",
     "sweep",
-    "synchronise",
 ]
 
 #: "dpst" in the header of a database, where SQLite keeps a number for exactly this.
@@ -60,7 +60,10 @@ def check_path(path: object) -> Path:
     InvalidArgument
         If it is not text, holds NUL or bytes that are not UTF-8, names no file, or is too long for the files of a
         store: nothing is left behind of a store that could only be made in part.
+    UnsupportedSystem
+        Where files cannot be locked as a store needs it: on Windows.
     """
+    require_locks("a store")
     if not isinstance(path, (str, os.PathLike)):
         raise InvalidArgument("path", path, "a path")
     text = os.fspath(path)
@@ -179,7 +182,7 @@ class Draft:
         while True:
             self.path = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}")
             self._descriptor = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            lock_file(self._descriptor, wait=True)
             if _is_at(self._descriptor, self.path):
                 break
             os.close(self._descriptor)  # swept before it was locked
@@ -201,27 +204,18 @@ class Draft:
             except FileExistsError:
                 return False
             self._unlock()
-        synchronise(self.target.parent)
+        synchronise_folder(self.target.parent)
         return True
 
     def replace(self) -> None:
         """Put the finished file in the place of the one that has the name, durably."""
         self.path.replace(self.target)
-        synchronise(self.target.parent)
+        synchronise_folder(self.target.parent)
 
     def _unlock(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-def synchronise(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def sweep(path: Path) -> None:
@@ -242,7 +236,7 @@ def _remove_abandoned(path: Path, leftover: Path) -> None:
             return
         descriptor = os.open(leftover, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(descriptor, wait=False)
             if _is_at(descriptor, leftover):
                 for suffix in ("-wal", "-shm", ""):
                     leftover.with_name(leftover.name + suffix).unlink(missing_ok=True)

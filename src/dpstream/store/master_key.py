@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dpstream.errors import KeyFileDamaged, KeyFileExposed, KeyFileMissing, KeyLengthError
 from dpstream.noise.keystream import KEY_BYTES, check_key, fresh_key
+from dpstream.operating_system.durability import synchronise_file
 from dpstream.store.files import Draft, os_error_as_store_error
 
 __all__ = ["ENVIRONMENT", "KeySource", "find_key", "key_path", "read_key_file", "write_key_file"]
@@ -79,7 +80,7 @@ def write_key_file(file: Path, key: bytes) -> None:
             with made.path.open("wb") as opened:
                 opened.write(f"{VERSION} {key.hex()}\n".encode())
                 opened.flush()
-                os.fsync(opened.fileno())
+                synchronise_file(opened.fileno())
             made.publish()
     except OSError as error:
         raise os_error_as_store_error(error, file) from error

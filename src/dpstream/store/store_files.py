@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpstream.errors import StoreClosed, StoreLost, StreamInUse, WrongMasterKey
+from dpstream.operating_system.forks import in_forked_children
 from dpstream.store.database import MIGRATIONS, Database, create_database
 from dpstream.store.files import check_file, os_error_as_store_error, refuse_open_files, sweep
 from dpstream.store.master_key import KeySource, find_key
@@ -133,5 +134,4 @@ def _after_fork() -> None:
     _opened.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+in_forked_children(_after_fork)

@@ -18,7 +18,6 @@ is seen across containers, where process numbers mean nothing.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import struct
@@ -26,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpstream.errors import StoreCopied, StoreDamaged
+from dpstream.operating_system.durability import synchronise_file
+from dpstream.operating_system.locks import lock_range, unlock_range
 from dpstream.store.files import Draft, os_error_as_store_error, read_start
 from dpstream.store.process import OfThisProcess
 
@@ -40,8 +41,6 @@ MARKS_A_SYNC = 64
 _HEADER = struct.Struct("<8sI4xQ16s16x")
 _RECORD = struct.Struct("<16s16sQQQ")
 _DIGEST_BYTES = 8
-# struct flock of Linux: type, whence, start, length, pid.
-_FLOCK = struct.Struct("hh4xqqi4x")
 
 
 def witness_path(path: Path) -> Path:
@@ -167,7 +166,7 @@ class Witness(OfThisProcess):
     def synchronise(self) -> None:
         """Put on the disk what was written."""
         try:
-            os.fsync(self._descriptor)
+            synchronise_file(self._descriptor)
         except OSError as error:
             raise os_error_as_store_error(error, self.path) from error
 
@@ -187,25 +186,12 @@ class Witness(OfThisProcess):
 
     def try_lock(self, slot: int) -> bool:
         """Lock a stream for this object; False if another process, or another object of this one, has it."""
-        return self._set_lock(slot, fcntl.F_WRLCK)
+        return lock_range(self._descriptor, slot * SLOT, SLOT)
 
     def unlock(self, slot: int) -> None:
         """Give a stream back."""
         if self._descriptor >= 0:
-            self._set_lock(slot, fcntl.F_UNLCK)
-
-    def _set_lock(self, slot: int, kind: int) -> bool:
-        try:
-            if hasattr(fcntl, "F_OFD_SETLK") and struct.calcsize("P") == 8:
-                # Locks of the open file, not of the process: closing another descriptor does not drop them, and two
-                # objects in one process see each other.
-                fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, slot * SLOT, SLOT, 0))
-            else:  # macOS: locks of the process
-                how = fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB
-                fcntl.lockf(self._descriptor, how, SLOT, slot * SLOT)
-        except (BlockingIOError, PermissionError):
-            return False
-        return True
+            unlock_range(self._descriptor, slot * SLOT, SLOT)
 
     # -- the file itself ----------------------------------------------------------------------------------------------
 
@@ -240,4 +226,4 @@ def _write_new(path: Path, key: bytes, store: bytes, records: bytes) -> None:
         digest = hashlib.blake2b(body + slot, key=key, digest_size=_DIGEST_BYTES).digest()
         file.write(body + digest + records)
         file.flush()
-        os.fsync(file.fileno())
+        synchronise_file(file.fileno())
