@@ -5,8 +5,9 @@ an event of probability 0 without its person. So every attack looks for an event
 and certifies a lower bound on δ at the promised ε: P(Z | with) - e^ε P(Z | without) ≤ δ, and the same with the two
 changed round. The threshold is chosen on other trials than those that are counted.
 
-Settings are inflated (δ = 0.1), so that a chance of δ can be seen. Every name is a trial of its own, or every few names
-of one person: their noise is independent.
+Settings are inflated, so that a chance of δ can be seen, and nearly all of δ is given to what an attack looks at: to
+the threshold (δ = 0.1) or to the noise (δ = 0.5). So a threshold or a noise that is a tenth too small shows. Every name
+is a trial of its own, or every few names of one person: their noise is independent.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ Scores = NDArray[np.float64]
 TRIALS = 20_000
 #: The score of a trial in which the name was not published.
 ABSENT = -math.inf
-BUDGET = ApproxDP(1.0, 0.1)
+#: Budgets of attacks on the threshold, on the noise, and on how noise begins; and the parts of δ they give to the rest.
+FOR_THRESHOLD, FOR_NOISE, FOR_BEGINNING = ApproxDP(0.25, 0.1), ApproxDP(0.1, 0.5), ApproxDP(0.01, 0.1)
+REST = 0.02
 
 
 @dataclass(frozen=True)
@@ -48,16 +51,19 @@ class NameAttack:
         Those of the OpenCounter.
     play
         Given a counter, whether the person is there, and a number of trials: one score a trial.
+    times
+        How many times as many trials as others it needs.
     """
 
     title: str
     settings: dict[str, Any]
     play: Callable[[OpenCounter, bool, int], Scores]
+    times: int = 1
 
     def scores(self, trials: int, key: bytes | None, *, there: bool) -> Scores:
         """Run so many trials with or without the person, under keys that follow from `key`."""
         counter = OpenCounter(**self.settings, key=fresh_key() if key is None else key)
-        return self.play(counter, there, trials)
+        return self.play(counter, there, self.times * trials)
 
 
 @dataclass(frozen=True)
@@ -205,16 +211,22 @@ def _crowded_terms(counter: OpenCounter, there: bool, trials: int) -> Scores:
     return np.asarray(np.nan_to_num(values.reshape(trials, each).sum(axis=1), nan=-1e6))
 
 
-def _settings(horizon: int, names: int, **more: Any) -> dict[str, Any]:
-    return {"horizon": horizon, "budget": BUDGET, "names_per_person": names} | more
+def _threshold(horizon: int, names: int) -> dict[str, Any]:
+    """Settings in which the threshold takes nearly all of δ."""
+    return {"horizon": horizon, "names_per_person": names, "budget": FOR_THRESHOLD, "threshold_share": 1 - REST}
+
+
+def _noise(horizon: int, names: int, budget: ApproxDP = FOR_NOISE, **more: Any) -> dict[str, Any]:
+    """Settings in which the noise takes nearly all of δ."""
+    return {"horizon": horizon, "names_per_person": names, "budget": budget, "threshold_share": REST} | more
 
 
 ATTACKS: tuple[NameAttack, ...] = (
-    NameAttack("a term of one person", _settings(12, 1, threshold_share=0.9), _own_term),
-    NameAttack("all terms of one person", _settings(2, 6, threshold_share=0.9), _own_terms),
-    NameAttack("more terms than are allowed", _settings(2, 2, threshold_share=0.9), _too_many_terms),
-    NameAttack("a term that others bring later", _settings(40, 1, threshold_share=0.1), _brought_later),
-    NameAttack("a term's place among those of its step", _settings(2, 1, threshold_share=0.9), _place_in_order),
-    NameAttack("counts of all terms of one person", _settings(1, 6, threshold_share=0.1), _crowded_terms),
-    NameAttack("counts of events", _settings(1, 3, per_name=4, threshold_share=0.1, people_share=0.1), _crowded_terms),
+    NameAttack("a term of one person", _threshold(12, 1), _own_term),
+    NameAttack("all terms of one person", _threshold(1, 6), _own_terms),
+    NameAttack("more terms than are allowed", _threshold(1, 2), _too_many_terms),
+    NameAttack("a term that others bring later", _noise(40, 1, FOR_BEGINNING), _brought_later, times=6),
+    NameAttack("a term's place among those of its step", _threshold(2, 1), _place_in_order),
+    NameAttack("counts of all terms of one person", _noise(1, 6), _crowded_terms, times=2),
+    NameAttack("counts of events", _noise(1, 3, per_name=4, people_share=0.01), _crowded_terms, times=2),
 )
