@@ -8,9 +8,10 @@ import mpmath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 
 import dpstream as dp
-from dpstream import mechanisms
+from dpstream import gaussian_curve, mechanisms
 from dpstream.budget import noise_scale
 from dpstream.errors import BudgetError, InvalidArgument, NoiseLawError
 from dpstream.gaussian_curve import gaussian_delta, gaussian_epsilon, gaussian_mu
@@ -30,6 +31,19 @@ def test_delta_agrees_with_sixty_digits(mu, deviations):
     if epsilon > 0:
         expected = exact_delta(mu, epsilon)
         assert gaussian_delta(mu, epsilon) == pytest.approx(float(expected), rel=1e-10)
+
+
+@given(st.floats(-6, 2), st.floats(-30, -0.5))
+def test_roots_are_those_of_scipy_to_the_last_bit(size, delta):
+    """Brent's method stands in the library, since importing scipy.optimize takes half a second."""
+
+    def by_scipy(f, a, b):
+        return brentq(f, a, b, xtol=1e-300, rtol=1e-14, maxiter=500)
+
+    with pytest.MonkeyPatch.context() as patched:
+        ours = gaussian_mu(10**size, 10**delta), gaussian_epsilon(10**size, 10**delta)
+        patched.setattr(gaussian_curve, "_root", by_scipy)
+        assert ours == (gaussian_mu(10**size, 10**delta), gaussian_epsilon(10**size, 10**delta))
 
 
 @pytest.mark.parametrize("rho", [1e-8, 1e-4, 0.01, 0.5, 5.0, 50.0, 500.0])

@@ -1,12 +1,14 @@
 """The exact (ε, δ) curve of the Gaussian mechanism (Balle and Wang 2018, arXiv:1805.06530, Theorem 8).
 
-δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2), with μ the distance of neighbours over the standard deviation. SciPy is
-imported when a curve is first asked for: its import takes longer than that of all the rest.
+δ(ε) = Φ(-ε/μ + μ/2) - e^ε Φ(-ε/μ - μ/2), with μ the distance of neighbours over the standard deviation. What of SciPy
+is needed is imported when a curve is first asked for, and roots are found here: importing scipy.optimize takes half a
+second, which every command would pay.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -24,20 +26,16 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least ε ≥ 0 with δ(ε) ≤ delta."""
-    from scipy.optimize import brentq
-
     if delta >= gaussian_delta(mu, 0.0):
         return 0.0
     target = math.log(delta)
     # ε = μ²/2 + μ·y with Φ(-y) = δ is too large by the subtracted term only; it brackets the root from above.
     high = mu * mu / 2 + mu * math.sqrt(-2 * target) + 1e-300
-    return float(brentq(lambda e: _log_delta(mu, e) - target, 0.0, high, xtol=1e-300, rtol=1e-14, maxiter=500))
+    return _root(lambda e: _log_delta(mu, e) - target, 0.0, high)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest μ whose Gaussian mechanism is (ε, δ)-private."""
-    from scipy.optimize import brentq
-
     target = math.log(delta)
     low, high = 0.0, 1.0
     while _log_delta(high, epsilon) < target:
@@ -47,7 +45,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
             low = high / 2
         else:
             high /= 2
-    return float(brentq(lambda m: _log_delta(m, epsilon) - target, low, high, xtol=1e-300, rtol=1e-14, maxiter=500))
+    return _root(lambda m: _log_delta(m, epsilon) - target, low, high)
 
 
 def _log_delta(mu: float, epsilon: float) -> float:
@@ -69,6 +67,44 @@ def _log_delta(mu: float, epsilon: float) -> float:
     if drop <= 0.0:
         return -math.inf
     return -0.5 * y * y - _LOG_SQRT_2PI + math.log(drop)
+
+
+def _root(f: Callable[[float], float], a: float, b: float) -> float:
+    """Return where f changes its sign between a and b, to 1e-14 of it: scipy.optimize.brentq, to the last bit.
+
+    Brent 1973, Algorithms for Minimization without Derivatives, chapter 4: `x` is the best guess so far, `other` is on
+    the other side of the root, `before` is the guess before; a step is a secant or an inverse quadratic one, or half of
+    the interval where those do not help.
+    """
+    before, x, other = a, b, a
+    f_before, f_x, f_other = f(a), f(b), f(a)
+    step = step_before = 0.0
+    if f_before == 0 or f_x == 0:
+        return before if f_before == 0 else x
+    for _ in range(500):
+        if f_before != 0 and (f_before < 0) != (f_x < 0):
+            other, f_other = before, f_before
+            step = step_before = x - before
+        if abs(f_other) < abs(f_x):
+            before, x, other = x, other, x
+            f_before, f_x, f_other = f_x, f_other, f_x
+        near, half = (1e-300 + 1e-14 * abs(x)) / 2, (other - x) / 2
+        if f_x == 0 or abs(half) < near:
+            break
+        trial = math.inf
+        if abs(step_before) > near and abs(f_x) < abs(f_before):
+            if before == other:
+                trial = -f_x * (x - before) / (f_x - f_before)
+            else:
+                slope, slope_other = (f_before - f_x) / (before - x), (f_other - f_x) / (other - x)
+                trial = -f_x * (f_other * slope_other - f_before * slope)
+                trial /= slope_other * slope * (f_other - f_before)
+        helps = 2 * abs(trial) < min(abs(step_before), 3 * abs(half) - near)
+        step_before, step = (step, trial) if helps else (half, half)
+        before, f_before = x, f_x
+        x += step if abs(step) > near else near if half > 0 else -near
+        f_x = f(x)
+    return x
 
 
 @lru_cache(maxsize=1)

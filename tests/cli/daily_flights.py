@@ -1,6 +1,6 @@
 """A year of real departures as 365 daily files through one store, by processes that are killed; then compare.
 
-usage: python -m tests.cli.daily_flights [--days 365] [--kills 250] [--seed 1] [--sabotage batches|late]
+usage: python -m tests.cli.daily_flights [--days 365] [--kills 200] [--seed 1] [--sabotage batches|late]
 
 Each morning there is a file of yesterday's departures from New York's airports, and `dpstream count FILE --store S
 --through YESTERDAY` is run. Some rows come late (in a file of up to ten days later), some early (up to three days); on
@@ -279,7 +279,7 @@ def main() -> None:
     """Parse the arguments, drive, print, and end with status 1 if anything was found."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--days", type=int, default=365)
-    parser.add_argument("--kills", type=int, default=250)
+    parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sabotage", choices=sorted(SABOTAGE))
     options = parser.parse_args()

@@ -136,7 +136,7 @@ def day_by_day(*arguments):
 
 @pytest.mark.heavy
 def test_365_daily_files_with_late_rows_gaps_and_kills():
-    done = day_by_day("--days", "365", "--kills", "250")
+    done = day_by_day("--days", "365", "--kills", "200")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.endswith("0 wrong, 0 conflicts, 0 unverified\n")
     assert int(done.stdout.split(" kills")[0].rpartition(" ")[2]) > 100

@@ -71,6 +71,19 @@ def test_a_command_that_works_loads_what_it_needs():
     assert {"scipy", "numpy"} <= set(loaded("plan", "--rho", "1", "--horizon", "9")["modules"])
 
 
+def test_tomorrows_count_does_not_load_what_only_a_fit_needs(tmp_path):
+    """scipy.signal, scipy.optimize and scipy.stats take two seconds: the first run may, those of every morning not."""
+    log, store = tmp_path / "log.csv", str(tmp_path / "s.db")
+    log.write_text("when\n2026-01-01\n")
+    budget = ("--epsilon", "1", "--delta", "1e-6", "--horizon", "365", "--windows", "1d,7d")
+    first = ("--time", "when", "--from", "2026-01-01", *budget, "--through", "2026-01-01")
+    assert loaded("count", str(log), *first, "--store", store)["status"] == 0
+    log.write_text("when\n2026-01-02\n")
+    found = loaded("count", str(log), "--store", store, "--through", "2026-01-02")
+    assert found["status"] == 0
+    assert {"scipy.signal", "scipy.optimize", "scipy.stats", "matplotlib"}.isdisjoint(found["modules"])
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_each_says_itself(name):
     assert (load(name).help or "").split("\n\n")[0] == COMMANDS[name]

@@ -14,9 +14,9 @@ and a later increment u > t has Cov(N_t, y_u) = Σ_i w_i ζ_i^(u-t-1) h_i(t + 1)
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
 from dpstream.mechanisms.exponential_sums import ComplexArray, ExponentialSum, geometric
@@ -52,8 +52,8 @@ class IncrementRows:
             seen = np.ones(T, dtype=np.complex128)
             for other, weight in zip(self.g.logs.tolist(), self.g.weights.tolist(), strict=True):
                 seen += weight * geometric(np.asarray(log + other), steps, start=1)
-            zeta = np.exp(log)
-            found[i, 1:] = scipy.signal.lfilter([zeta], [1.0, -zeta], self.D * seen)
+            zeta = complex(np.exp(log))
+            found[i, 1:] = _decaying_sums([zeta * x for x in (self.D * seen).tolist()], zeta)
         return found
 
     def windows(self, length: int) -> RealArray:
@@ -64,7 +64,7 @@ class IncrementRows:
         late = np.zeros(T - w)
         for weight, log, h in zip(self.g.weights.tolist(), self.g.logs.tolist(), self._covariances, strict=True):
             # Σ_{i ≥ 0} D_{s+1+i} ζ^i for s = 0..T, of which a window keeps the first `length` terms.
-            ahead = np.append(scipy.signal.lfilter([1.0], [1.0, -np.exp(log)], self.D[::-1])[::-1], 0.0)
+            ahead = np.append(_decaying_sums(self.D[::-1].tolist(), complex(np.exp(log)))[::-1], 0.0)
             inside = ahead[1 : T - w + 1] - np.exp(log * w) * ahead[w + 1 :]
             late += 2.0 * (weight * h[1 : T - w + 1] * inside).real
         return np.append(self.norms[:w], self.norms[w:] - self.norms[: T - w] - late)
@@ -78,3 +78,8 @@ class IncrementRows:
         for weight, log, h in zip(self.g.weights.tolist(), self.g.logs.tolist(), self._covariances, strict=True):
             late += 2.0 * float((weight * h[s] * (self.D[s:t] * np.exp(log * later)).sum()).real)
         return float(self.norms[t - 1] - self.norms[s - 1]) - late
+
+
+def _decaying_sums(x: list[complex], zeta: complex) -> ComplexArray:
+    """Return y_t = x_t + ζ y_{t-1}: scipy.signal.lfilter to the last bit, without its import, which takes a second."""
+    return np.fromiter(accumulate(x, lambda y, new: new + zeta * y), dtype=np.complex128, count=len(x))
