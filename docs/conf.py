@@ -24,6 +24,7 @@ extensions = [
     "sphinx_design",
     "site_blocks",
     "site_reference",
+    "site_benchmarks",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_ext", "_generated", "_static", "recorded"]

@@ -99,6 +99,7 @@ class RunBlock(SphinxDirective):
         "fails": directives.unchanged,
         "answers": directives.unchanged,
         "hide": directives.flag,
+        "hide-code": directives.flag,
         "hide-output": directives.flag,
         "lines": directives.nonnegative_int,
         "image": directives.unchanged,
@@ -113,7 +114,7 @@ class RunBlock(SphinxDirective):
         result = found.get(self.lineno, Result([], []))
         if "hide" in self.options:
             return []
-        shown = self.shown(result)
+        shown = [] if "hide-code" in self.options else self.shown(result)
         if result.picture is not None:
             shown.append(self.picture(result.picture))
         return shown
