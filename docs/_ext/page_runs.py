@@ -49,7 +49,9 @@ _FENCE = re.compile(
     r"(?P<options>(?::[\w-]+:[^\n]*\n)*)\n*(?P<body>.*?)^(?P=fence)[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
-_OPTIONS = frozenset({"fails", "hide", "hide-code", "hide-output", "lines", "image", "alt", "background", "not-run", "answers"})
+_OPTIONS = frozenset(
+    {"fails", "hide", "hide-code", "hide-output", "lines", "image", "alt", "background", "not-run", "answers"}
+)
 
 
 class PageError(Exception):
