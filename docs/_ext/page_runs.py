@@ -241,7 +241,8 @@ class _Workplace:
             while read := self._read(ours, deadline):
                 shown += read
                 if left and shown.endswith(b": "):
-                    os.write(ours, f"{left.pop(0).strip()}\n".encode())
+                    answer = left.pop(0).strip()
+                    os.write(ours, b"\n" if answer == "Enter" else f"{answer}\n".encode())
             status = process.wait(10)
         finally:
             os.close(ours)

@@ -58,6 +58,15 @@ def files() -> dict[Path, str]:
         f"{row.when:%d/%m/%Y};{row.ward};{row.paid // 100},{row.paid % 100:02}\n" for rows in visits(3) for row in rows
     ]
     made[ROOT / "docs" / "how-to" / "files" / "payments.csv"] = "date;ward;paid\n" + "".join(amounts)
+    chance = random.Random(4)  # noqa: S311
+    terms = ["weather", "flu", "bus 42", "late pharmacy", "my own diary"]
+    searches = []
+    for day in range(3):
+        for _ in range(500):
+            when = dt.datetime.combine(FIRST + dt.timedelta(days=day), dt.time(chance.randrange(24)))
+            term = chance.choices(terms, [50, 30, 15, 4.9, 0.1])[0]
+            searches.append(f"{when.isoformat()},u{chance.randrange(900):03},{term}\n")
+    made[ROOT / "docs" / "how-to" / "files" / "searches.csv"] = "when,user,term\n" + "".join(sorted(searches))
     return made
 
 

@@ -7,7 +7,7 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 GLOSSARY = DOCS / "glossary.md"
-TERMS = re.findall(r"^### (.+)$", GLOSSARY.read_text(), re.MULTILINE)
+TERMS = re.findall(r"^## (.+)$", GLOSSARY.read_text(), re.MULTILINE)
 ANCHORS = {term.lower().replace(" ", "-") for term in TERMS}
 
 
@@ -22,7 +22,7 @@ def test_links_to_the_glossary_lead_to_a_word(page):
 
 def test_words_are_in_order_and_each_is_explained():
     assert sorted(TERMS, key=str.lower) == TERMS
-    explained = re.split(r"^### .+$", GLOSSARY.read_text(), flags=re.MULTILINE)[1:]
+    explained = re.split(r"^## .+$", GLOSSARY.read_text(), flags=re.MULTILINE)[1:]
     assert [term for term, text in zip(TERMS, explained, strict=True) if len(text.split()) < 5] == []
 
 

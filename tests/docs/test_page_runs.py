@@ -92,7 +92,7 @@ def test_a_page_begins_with_the_files_beside_it(tmp_path):
 
 def test_shell_blocks_run_on_a_terminal_where_questions_are_answered(tmp_path):
     asked = "read -p 'Who? : ' who\nread -p 'When? : ' when\necho \"$who|$when\"\n"
-    text = f"```{{shell}}\n:answers: Ada |\n\n{asked}```\n\n```{{shell}}\ntest -t 1\n```\n"
+    text = f"```{{shell}}\n:answers: Ada | Enter\n\n{asked}```\n\n```{{shell}}\ntest -t 1\n```\n"
     answered, terminal = run_page(page(tmp_path, text))
     assert answered.outputs == ["Who? : Ada\n", "When? :\n", "Ada|\n"]
     assert terminal.outputs == [""]
