@@ -17,7 +17,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · PositionGap, PositionConflict, PositionMissing, PositionUnexpected
       · StepClosed, StepTooFar, BatchConflict, StreamHasOpenSteps
     · SourceError
-      · SourceMissing, SourceDamaged, ColumnMissing, RowRefused
+      · SourceMissing, SourceDamaged, ColumnMissing, EventsUnreadable, RowRefused
     · TrainingError
       · GradientMismatch, GradientNotFinite, ParametersChanged, BatchUnexpected, ExampleTooSoon
       · KeyInUse, KeyOfAnotherRun, StepsMissing, StepsReleased
@@ -26,7 +26,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · ReleaseRefused
       · ThroughTooEarly, ClockWentBack, AllRowsLate, LooksLikeWholeLog, StepsWithoutRows, StreamEnded
       · RowsTooFarAhead
-    · MissingExtra, UnsupportedSystem
+    · MissingExtra, UnsupportedSystem, WriterNotStarted
 
     FitNotConverged and CountWarning are warnings: the result can be used, and something about it should be known.
 """
@@ -741,6 +741,13 @@ class StepsReleased(TrainingError):
 # -- files of events, and what is not installed ----------------------------------------------------------------------
 
 
+class WriterNotStarted(_ErrorWithFields):
+    """The process that takes events for a server could not begin."""
+
+    message = "{reason}"
+    reason: str
+
+
 class MissingExtra(_ErrorWithFields, ImportError):
     """An optional part of dpstream is not installed."""
 
@@ -792,6 +799,14 @@ class ColumnMissing(SourceError):
         columns = ", ".join(map(repr, self.columns))
         remedy = f"; {self.remedy}" if self.remedy else ""
         return f"{self.source} has no column {self.column!r}; its columns are {columns}{remedy}"
+
+
+class EventsUnreadable(SourceError, ValueError):
+    """Events that were sent in a form that cannot be read."""
+
+    message = "{form} cannot be read: {reason}"
+    form: str
+    reason: str
 
 
 class RowRefused(SourceError):

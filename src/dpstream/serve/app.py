@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -18,18 +21,27 @@ from dpstream.errors import DpstreamError, InvalidArgument, StoreError, StreamUn
 from dpstream.serve.answers import Content, StrictHeaders, answer
 from dpstream.serve.downloads import MEDIA_TYPES, REGISTRY, as_file, registry_file, stream_summary
 from dpstream.serve.figures import Figures
+from dpstream.serve.intake import EventIntake, IntakeLimits, Refused
 from dpstream.serve.live import LiveReleases
 from dpstream.serve.metrics import MEDIA_TYPE, metrics_text
 from dpstream.serve.openapi import openapi_document
 from dpstream.serve.pages import error_page, overview_page, stream_page
 from dpstream.serve.static_files import static_file
+from dpstream.serve.writer_link import WriterLink
 
 __all__ = ["make_app"]
 
 HTML = "text/html; charset=utf-8"
 
 
-def make_app(path: str | Path, *, most_live: int = 2000) -> Starlette:
+def make_app(
+    path: str | Path,
+    *,
+    most_live: int = 2000,
+    writer: WriterLink | None = None,
+    limits: IntakeLimits | None = None,
+    origins: Sequence[str] = (),
+) -> Starlette:
     """Return the application that shows the store at a path.
 
     Parameters
@@ -38,28 +50,37 @@ def make_app(path: str | Path, *, most_live: int = 2000) -> Starlette:
         The store's database. Neither its key nor its witness is read, and nothing is written.
     most_live
         How many connections may wait for new releases.
+    writer, limits
+        The process that takes events, started; and how much is taken. None: no events are taken.
+    origins
+        The other sites whose pages may read what is served, and send events ("https://example.org"); usually none.
 
     Guarantee
     ---------
     Whatever is asked, the answer is a function of what `PublishedStore` reads: releases, and settings, which are
-    public.
+    public. Answers to those who send events depend on what they send, on the clock and on whether the writer can
+    store anything at all.
 
     Raises
     ------
     NotAStore
         If there is no store.
     """
-    return _Site(Figures(path), most_live).app()
+    intake = None if writer is None else EventIntake(writer, limits or IntakeLimits())
+    return _Site(Figures(path), most_live, intake, writer).app(origins)
 
 
 class _Site:
     """The answers to all requests."""
 
-    def __init__(self, figures: Figures, most_live: int) -> None:
+    def __init__(
+        self, figures: Figures, most_live: int, intake: EventIntake | None = None, writer: WriterLink | None = None
+    ) -> None:
         self._figures = figures
         self._live = LiveReleases(figures, most_live)
+        self._intake, self._writer = intake, writer
 
-    def app(self) -> Starlette:
+    def app(self, origins: Sequence[str] = ()) -> Starlette:
         """Return what serves them."""
         routes = [
             Route("/", self._overview),
@@ -73,11 +94,41 @@ class _Site:
             Route("/api/events-stream", self._all_events),
             Route("/api/streams/{name:path}/releases", self._releases),
             Route("/api/streams/{name:path}/events-stream", self._events),
+            Route("/api/streams/{name:path}/events", self._take_events, methods=["POST"]),
             Route("/metrics", self._metrics),
             Route("/healthz", self._health),
         ]
-        handlers = {DpstreamError: _refused, HTTPException: _http_error, Exception: _broken}
-        return Starlette(routes=routes, middleware=[Middleware(StrictHeaders)], exception_handlers=handlers)  # type: ignore[arg-type]
+        handlers = {DpstreamError: _refused, HTTPException: _http_error, Refused: _not_taken, Exception: _broken}
+        middleware = [Middleware(StrictHeaders)]
+        if origins:
+            middleware.append(
+                Middleware(
+                    CORSMiddleware,
+                    allow_origins=list(origins),
+                    allow_methods=["GET", "POST"] if self._intake else ["GET"],
+                    allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
+                )
+            )
+        return Starlette(
+            routes=routes,
+            middleware=middleware,
+            exception_handlers=handlers,  # type: ignore[arg-type]
+            lifespan=self._lifespan,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        """Listen to the writer as long as the server runs."""
+        following = None if self._writer is None else asyncio.create_task(self._writer.follow())
+        yield
+        if self._writer is not None and following is not None:
+            await run_in_threadpool(self._writer.end)
+            following.cancel()
+
+    async def _take_events(self, request: Request) -> Response:
+        if self._intake is None:
+            raise Refused(404, "EventsNotTaken", "this server takes no events: start it with --ingest")
+        return await self._intake.post(request, request.path_params["name"])
 
     async def _kept(self, name: str, make: Callable[[], Content]) -> Content:
         found = self._figures.at_hand(name)
@@ -201,6 +252,10 @@ async def _refused(request: Request, error: DpstreamError) -> Response:
 async def _http_error(request: Request, error: HTTPException) -> Response:
     message = "there is nothing at this address" if error.status_code == 404 else error.detail
     return _problem(request, error.status_code, "HTTPError", message, error.headers)
+
+
+async def _not_taken(request: Request, error: Refused) -> Response:
+    return _problem(request, error.status, error.error, error.message, error.headers)
 
 
 async def _broken(request: Request, _: Exception) -> Response:

@@ -1,6 +1,6 @@
 """What the page shows of a store: streams with their releases, totals and windows, read without a key and kept.
 
-A page is asked for much more often than a step closes, so what was computed is kept until the store's file changes.
+A page is asked for much more often than a step closes, so what was computed is kept until something is released.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 #: Windows that people ask for, of which those are shown that are a whole number of steps.
 USUAL_WINDOWS = ("1d", "7d", "1mo", "1y")
 #: A file that was written so recently may be written again without a later time: what is read of it is not kept.
-UNSETTLED_SECONDS = 0.1
+UNSETTLED_SECONDS = 0.02
 
 
 def slug_of(name: str) -> str:
@@ -189,7 +189,7 @@ class StreamFigures:
 
 
 class Figures:
-    """The streams of a store, kept until its file changes; threads may share it.
+    """The streams of a store, kept until something is released; threads may share it.
 
     Parameters
     ----------
@@ -208,8 +208,10 @@ class Figures:
         #: it is made once, and whoever asks for something else does not wait.
         self._lock = threading.Lock()
         self._makers = [threading.RLock() for _ in range(64)]
-        self._state: tuple[Any, ...] | None = None
+        self._state: str | None = None
         self._kept: dict[str, Any] = {}
+        #: The file as it was when it was last read, and what was published then.
+        self._looked: tuple[tuple[Any, ...], str] | None = None
 
     def streams(self) -> list[StreamFigures]:
         """Return every counter of single numbers or of categories, oldest first; successors are part of the first."""
@@ -234,24 +236,38 @@ class Figures:
         raise StreamUnknown(name=slug)
 
     def kept(self, name: str, make: Callable[[], T]) -> T:
-        """Return what `make` returns, from memory if the store's file has not changed since it was made."""
+        """Return what `make` returns, from memory if nothing was released since it was made."""
         with self._makers[hash(name) % len(self._makers)]:
-            found = self.at_hand(name)
+            before = self._published()
+            with self._lock:
+                found = self._kept.get(name) if self._state == before else None
             if found is not None:
                 return cast("T", found)
-            before, settled = self._file_state()
             made = make()
-            with self._lock:
-                if settled and self._file_state()[0] == before:
+            if self._published() == before:
+                with self._lock:
                     if self._state != before:
                         self._kept, self._state = {}, before
                     self._kept[name] = made
             return made
 
     def at_hand(self, name: str) -> Any:
-        """Return what `kept` has in memory under this name and is not out of date; None if there is nothing."""
+        """Return what `kept` has in memory if that can be told without reading the store; None otherwise."""
         with self._lock:
-            return self._kept.get(name) if self._state is not None and self._file_state()[0] == self._state else None
+            known = self._state is not None and self._looked == (self._file_state()[0], self._state)
+            return self._kept.get(name) if known else None
+
+    def _published(self) -> str:
+        """Return what changes when something is released; a writer changes the file more often than that."""
+        file, settled = self._file_state()
+        with self._lock:
+            if self._looked is not None and self._looked[0] == file:
+                return self._looked[1]
+        found = repr(self.store.streams())
+        if settled:
+            with self._lock:
+                self._looked = file, found
+        return found
 
     def _file_state(self) -> tuple[tuple[Any, ...], bool]:
         """What changes when the store does, and whether the last change was long enough ago."""

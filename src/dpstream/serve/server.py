@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import uvicorn
 from starlette.applications import Starlette
 
 from dpstream.serve.app import make_app
+from dpstream.serve.intake import IntakeLimits
+from dpstream.serve.writer_link import WriterLink
+from dpstream.serve.writer_settings import WriterSettings
 
 __all__ = ["listening_socket", "run_server", "server_settings"]
 
@@ -36,24 +40,58 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return made
 
 
-def run_server(path: str | Path, listening: socket.socket) -> None:
+def run_server(
+    path: str | Path,
+    listening: socket.socket,
+    *,
+    writer: WriterSettings | None = None,
+    limits: IntakeLimits | None = None,
+    origins: Sequence[str] = (),
+    certificate: tuple[str, str] | None = None,
+    ready: Callable[[WriterLink | None], object] = lambda _: None,
+) -> None:
     """Serve the page of a store until the process is told to end.
+
+    Parameters
+    ----------
+    path, listening
+        The store's database, and the socket to listen on.
+    writer, limits, origins
+        How events are taken, if they are; see `make_app`.
+    certificate
+        The files of a certificate and of its key, for TLS.
+    ready
+        Called when the server can begin.
 
     Raises
     ------
     NotAStore
         If there is no store.
+    WriterNotStarted
+        If events are to be taken, and cannot: another process writes a stream, or the key is missing.
     """
-    uvicorn.Server(server_settings(make_app(path))).run(sockets=[listening])
+    link = None if writer is None else WriterLink(path, writer)
+    if link is not None:
+        link.start()
+    try:
+        ready(link)
+        app = make_app(path, writer=link, limits=limits, origins=origins)
+        uvicorn.Server(server_settings(app, certificate)).run(sockets=[listening])
+    finally:
+        if link is not None:
+            link.end()
 
 
-def server_settings(app: Starlette) -> uvicorn.Config:
+def server_settings(app: Starlette, certificate: tuple[str, str] | None = None) -> uvicorn.Config:
     """Return how the application is served."""
+    file, key = certificate or (None, None)
     return uvicorn.Config(
         app,
         http="h11",
         log_level="warning",
         server_header=False,
+        ssl_certfile=file,
+        ssl_keyfile=key,
         timeout_graceful_shutdown=GRACE_SECONDS,
         h11_max_incomplete_event_size=1 << 16,
     )
