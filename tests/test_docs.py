@@ -37,5 +37,6 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_file_that_a_page_links_to_exists(page):
-    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
+    # Pages in api/ are made when the site is built, which finds links that lead nowhere by itself.
+    links = re.findall(r"\]\((?!https?:|#|mailto:|(?:\.\./reference/)?api/)([^)#\s]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
