@@ -43,9 +43,9 @@ INTEGRATIONS := tests/integrations/requirements.txt
 test-integrations: .venv-integrations/ready
 	@test -x /usr/bin/chromium || apt-get install --quiet --yes --no-install-recommends chromium \
 		|| { apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium; } \
-		|| echo "NOT RUN: the page in a browser (tests/integrations/serve): Chromium could not be installed"
+		|| echo "NOT RUN: the page in a browser (tests/integrations/serve, docs): Chromium could not be installed"
 	.venv-integrations/bin/pytest tests/integrations src/dpstream/adapters \
-		$$(test -x /usr/bin/chromium || echo --ignore tests/integrations/serve)
+		$$(test -x /usr/bin/chromium || echo --ignore tests/integrations/serve --ignore tests/integrations/docs)
 
 # What is too slow for every run: ten times the samples, and the known answers once more through the NumPy twin.
 heavy: .venv/ready
@@ -77,8 +77,8 @@ portability: .venv/ready
 paper: .venv/ready
 	$(BIN)/dpstream paper --output output/paper
 
-# The site, in build/site: every page's code runs, every link inside is checked, a warning is an error. Offline once the
-# environment stands.
+# The site, in build/site: every page's code runs, every link inside is checked, a warning is an error, and every page is
+# looked at in Chromium, if there is one. Offline once the environment stands.
 .venv-docs/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
 	$(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/pip install --quiet --upgrade pip
@@ -88,6 +88,7 @@ paper: .venv/ready
 DOCS_PYTHON ?= .venv-docs/bin/python
 docs: .venv-docs/ready
 	$(DOCS_PYTHON) -m sphinx --fail-on-warning --keep-going --quiet --jobs 2 --builder html docs build/site
+	$(DOCS_PYTHON) docs/_ext/look_at_site.py build/site
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -12,4 +12,4 @@ if not all(map(find_spec, ("torch", "opacus", "jax", "optax", "jax_privacy"))):
     collect_ignore += ["src/dpstream/adapters"]
     collect_ignore += map(str, Path(__file__).parent.glob("tests/integrations/*.py"))
 if not find_spec("playwright"):
-    collect_ignore += ["tests/integrations/serve"]
+    collect_ignore += ["tests/integrations/docs", "tests/integrations/serve"]

@@ -56,7 +56,7 @@ def results_of(page: Page, package: str) -> list[Result]:
     stamp = page.fingerprint + package
     if kept.exists():
         told = json.loads(kept.read_text())
-        if told["stamp"] == stamp:
+        if told["stamp"].startswith(page.fingerprint) if not package else told["stamp"] == stamp:
             return [Result(**result) for result in told["results"]]
     results = run_page(page)
     KEPT.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,8 @@ def run_all(app: Sphinx) -> None:
     wanted = os.environ.get("DPSTREAM_PAGES")  # for writers: only pages whose name has this in it
     if wanted:
         found = [page for page in found if wanted in page.name]
-    package = package_fingerprint()
+    # For writers: what a page printed is kept until its blocks change, whatever becomes of the package.
+    package = "" if os.environ.get("DPSTREAM_KEEP_PAGES") else package_fingerprint()
     results: dict[str, dict[int, Result]] = {}
     wrong = []
     with ThreadPoolExecutor(2) as workers:
@@ -87,6 +88,11 @@ def run_all(app: Sphinx) -> None:
         for block in page.blocks:
             if not block.runs:
                 log.info("not run: %s:%d: %s", page.name, block.line, block.options["not-run"])
+
+
+def hide_answers(_app: Sphinx, _name: str, source: list[str]) -> None:
+    """Take the answers out of the heads of blocks: MyST would read their bars as YAML."""
+    source[0] = re.sub(r"^:answers:.*$", ":answers: given", source[0], flags=re.MULTILINE)
 
 
 class RunBlock(SphinxDirective):
@@ -203,4 +209,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("file", File)
     app.add_html_math_renderer("mathml", (inline_mathematics, None), (block_mathematics, None))
     app.connect("builder-inited", run_all)
+    app.connect("source-read", hide_answers)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
