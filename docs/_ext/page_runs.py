@@ -28,7 +28,6 @@ import sys
 import tempfile
 import termios
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -299,7 +298,7 @@ class _Workplace:
             try:
                 with urllib.request.urlopen(block.options["background"], timeout=5):  # noqa: S310
                     return log.read_text()
-            except (urllib.error.URLError, ConnectionError):
+            except OSError:  # not there yet, or too busy to answer in time
                 time.sleep(0.1)
         raise PageError(f"nothing answered at {block.options['background']}:\n{log.read_text()}")
 
