@@ -73,6 +73,10 @@ planted: .venv/ready
 portability: .venv/ready
 	$(BIN)/python -m tests.portability.run $(if $(quick),--quick,--write docs/portability.md)
 
+# What a release consists of, in dist/: sdist and wheels, built twice with the same bytes, and a bill of materials.
+package: .venv/ready
+	$(BIN)/python -m tests.package.make_package
+
 # Every figure, table and claim of the paper, measured again: output/paper/report.html.
 paper: .venv/ready
 	$(BIN)/dpstream paper --output output/paper

@@ -32,20 +32,21 @@ def text_for_indexes() -> str:
     """Return README.md with links that work outside of the repository.
 
     A package index shows the text alone, where a link to docs/store.md leads nowhere. With a Repository among the
-    project's URLs (pyproject.toml) links lead there; without one they become the name of the file in the sdist.
+    project's URLs (pyproject.toml) links and pictures lead there; without one they become the name of the file in the
+    sdist.
     """
     text = (HERE / "README.md").read_text(encoding="utf-8")
     urls = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
     repository = urls.get("Repository", "").removesuffix("/")
 
     def link(found: re.Match[str]) -> str:
-        words, target = found["words"], found["target"]
+        words, target, picture = found["words"], found["target"], found["picture"]
         if repository:
-            return f"[{words}]({repository}/blob/main/{target})"
+            return f"{picture}[{words}]({repository}/{'raw' if picture else 'blob'}/main/{target})"
         file = target.partition("#")[0]
         return f"`{file}`" if words.strip("`") == file else f"{words} (`{file}`)"
 
-    return re.sub(r"(?<!!)\[(?P<words>[^\]]+)\]\((?!\w+:|#)(?P<target>[^)\s]+)\)", link, text)
+    return re.sub(r"(?P<picture>!?)\[(?P<words>[^\]]+)\]\((?!\w+:|#)(?P<target>[^)\s]+)\)", link, text)
 
 
 if __name__ == "__main__":

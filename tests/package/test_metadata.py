@@ -35,12 +35,15 @@ def test_the_text_for_indexes_has_no_relative_links(setup):
 
 def test_links_lead_to_the_repository_where_one_is_named(setup, tmp_path, monkeypatch):
     monkeypatch.setattr(setup, "HERE", tmp_path)
-    (tmp_path / "README.md").write_text("[a](docs/a.md#b), [docs/a.md](docs/a.md), [c](https://c), [d](#d)\n")
+    (tmp_path / "README.md").write_text("[a](docs/a.md#b), [docs/a.md](docs/a.md), [c](https://c), ![d](d.svg)\n")
     (tmp_path / "pyproject.toml").write_text("[project]\n")
-    assert setup.text_for_indexes() == "a (`docs/a.md`), `docs/a.md`, [c](https://c), [d](#d)\n"
+    assert setup.text_for_indexes() == "a (`docs/a.md`), `docs/a.md`, [c](https://c), d (`d.svg`)\n"
     (tmp_path / "pyproject.toml").write_text('[project.urls]\nRepository = "https://host/dpstream/"\n')
     at = "https://host/dpstream/blob/main/docs/a.md"
-    assert setup.text_for_indexes() == f"[a]({at}#b), [docs/a.md]({at}), [c](https://c), [d](#d)\n"
+    assert (
+        setup.text_for_indexes()
+        == f"[a]({at}#b), [docs/a.md]({at}), [c](https://c), ![d](https://host/dpstream/raw/main/d.svg)\n"
+    )
 
 
 def test_a_learners_installation_is_four_libraries():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tomllib
 import zipfile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from tests.portability.builds import ROOT, SCRATCH, NotRun, installed, run
 
-__all__ = ["aarch64_python", "dependencies", "environment"]
+__all__ = ["aarch64_python", "dependencies", "environment", "pythons"]
 
 
 def dependencies(*, oldest: bool) -> list[str]:
@@ -19,14 +20,33 @@ def dependencies(*, oldest: bool) -> list[str]:
     return [text.replace(">=", "==") if oldest else text for text in declared]
 
 
+def pythons() -> list[str]:
+    """Return a Python of every version from 3.11 on that is at hand, oldest first: of PATH, and of pyenv."""
+    found: dict[tuple[int, ...], str] = {}
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for candidate in (*pyenv.glob("3.*/bin/python"), *map(shutil.which, (f"python3.{n}" for n in range(11, 20)))):
+        if candidate is None:
+            continue
+        try:
+            said = run(str(candidate), "-c", "import sys; print(*sys.version_info[:2])")
+        except (RuntimeError, OSError):
+            continue
+        found.setdefault(tuple(map(int, said.split())), str(candidate))
+    return [path for version, path in sorted(found.items()) if version >= (3, 11)]
+
+
 def environment(name: str, *requirements: str, python: str = sys.executable) -> Path:
-    """Return the Python of a virtual environment with these distributions; made once."""
+    """Return the Python of a virtual environment with these distributions; made once.
+
+    A requirement "sha256 …" installs nothing: it tells apart files of one name, such as two builds of a wheel.
+    """
     folder = SCRATCH / name
     made = folder / "requirements"
     if not made.exists() or made.read_text() != "\n".join(requirements):
         run(python, "-m", "venv", "--clear", str(folder))
         try:
-            run(str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *requirements)
+            wanted = [text for text in requirements if not text.startswith("sha256 ")]
+            run(str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", *wanted)
         except RuntimeError as error:
             raise NotRun(f"pip could not install {' '.join(requirements)}: {str(error)[-200:]}") from None
         made.write_text("\n".join(requirements))

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tests.portability import vectors
 from tests.portability.builds import BUILDS, EMULATED, ROOT, SCRATCH, Build, NotRun, installed, run
-from tests.portability.environments import aarch64_python, dependencies, environment
+from tests.portability.environments import aarch64_python, dependencies, environment, pythons
 
 #: Findings end the program: a sanitizer that only prints would go unread.
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
@@ -130,7 +130,8 @@ def _on_aarch64(build: Build | None) -> str:
 
 
 def _with_versions(oldest: bool) -> str:
-    python = environment("oldest" if oldest else "newest", *dependencies(oldest=oldest))
+    chosen = pythons()[0 if oldest else -1]  # the newest libraries are made for the newest Pythons
+    python = environment("oldest" if oldest else "newest", *dependencies(oldest=oldest), python=chosen)
     folder = BUILDS[0].package()
     return _compared(str(python), PYTHONPATH=str(folder), DPSTREAM_KERNEL="compiled")
 
