@@ -156,7 +156,7 @@ def test_the_proven_bound_holds_with_room_to_spare(mechanism):
         _, high, low = noise.walk(tags, 10)
         rest = np.ascontiguousarray(low[: noise.slow_buffers])
         for at in range(11, T + 1):
-            unit = noise.stepped(tags, at, high, rest)
+            unit = noise.stepped(noise.draws(tags, at, 1)[0], at, high, rest)
         np.testing.assert_allclose(unit, noise.walk(tags, at)[0], rtol=0, atol=noise.error(at))
     for tag, value in zip(tags, unit.tolist(), strict=True):
         ball = mechanism.noise_of_release(at, lambda step, slot, tag=tag: noise._draws.ideal(tag, step, slot, 200))

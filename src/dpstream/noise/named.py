@@ -160,13 +160,18 @@ class NamedNoise:
             unit = out[-1]
         return unit, high, low
 
-    def stepped(self, tags: Tags, t: int, high: NDArray[np.float64], low: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Make step t of a recurrence whose buffers stand after t - 1, and move them; return the unit noise."""
+    def draws(self, tags: Tags, t: int, count: int) -> NDArray[np.float64]:
+        """Return the draws of a recurrence at `count` steps from t on, one row a step: two cost as much as one."""
+        return np.ascontiguousarray(self._draws.rows(tags, t, count, 0))
+
+    def stepped(
+        self, draws: NDArray[np.float64], t: int, high: NDArray[np.float64], low: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Make step t of a recurrence from its draws; its buffers stand after t - 1 and move. Return the unit noise."""
         recurrence = self.recurrence
         assert recurrence is not None  # noqa: S101
-        out = np.empty(len(tags))
+        out = np.empty(len(draws))
         entering, leaving = (float(of(t, 1)[0]) for of in (recurrence.input_scale, recurrence.output_scale))
-        draws = np.ascontiguousarray(self._draws.rows(tags, t, 1, 0)[0])
         kernel.recurrence_mixed_f64(draws, entering, leaving, recurrence.gaps, recurrence.weights, high, low, out)
         return out
 
@@ -213,8 +218,8 @@ class NamedNoise:
 class NamedRows:
     """Names in the order in which they came, and their noise step after step: the values of `NamedNoise.values`.
 
-    Memory of a name: 12 bytes for its tag, 8 for its last noise, and 8 for each buffer of a recurrence (16 for the
-    slow ones); nothing more for a tree. For one thread at a time.
+    Memory of a name: 12 bytes for its tag, 8 for its last noise, and for a recurrence 16 for draws and 8 for each
+    buffer (16 for the slow ones); nothing more for a tree. For one thread at a time.
     """
 
     def __init__(self, noise: NamedNoise) -> None:
@@ -269,10 +274,12 @@ class _Chunk:
         self._high, self._low = np.zeros((buffers, room)), np.zeros((noise.slow_buffers, room))
         self._t, self._made = 0, np.zeros(room, dtype=np.int64)
         self._made_at = 0
+        #: Draws come in pairs of steps, an odd one and the next: those of the next, and which it is; 0: none are kept.
+        self._ahead, self._ahead_at = np.zeros(0), 0
 
     @property
     def nbytes(self) -> int:
-        return self._tags.nbytes + self._high.nbytes + self._low.nbytes + self._made.nbytes
+        return sum(array.nbytes for array in (self._tags, self._high, self._low, self._made, self._ahead))
 
     def put(self, at: int, tags: Tags, after: int) -> int:
         """Put as many names as there is room for at number `at`, their buffers after step `after`; return how many."""
@@ -282,7 +289,7 @@ class _Chunk:
             self._t = after  # no names here yet
         elif self._t != after:
             self._stand(after)
-        self._made_at = 0
+        self._made_at = self._ahead_at = 0
         self._tags[start : start + len(new)] = new
         self._walk(slice(start, start + len(new)), after)
         return len(new)
@@ -300,10 +307,22 @@ class _Chunk:
             return self._noise.tree_release(self._tags, t)
         if self._t != t - 1:
             self._stand(t - 1)
+        draws = self._draws(t)
         self._t = -1  # an interruption in the middle leaves buffers that no step stands for
-        unit = self._noise.stepped(self._tags, t, self._high, self._low)
+        unit = self._noise.stepped(draws, t, self._high, self._low)
         self._t = t
         return unit
+
+    def _draws(self, t: int) -> NDArray[np.float64]:
+        if self._ahead_at == t:
+            return self._ahead
+        both = self._noise.draws(self._tags, t, 1 + t % 2)
+        self._ahead_at = 0
+        if t % 2:
+            self._ahead = both[1]
+            self._ahead_at = t + 1
+        first: NDArray[np.float64] = both[0]
+        return first
 
     def _stand(self, t: int) -> None:
         """Put all buffers after step t."""

@@ -49,6 +49,8 @@ def person_id(person: object, *, fold_case: bool = False) -> str:
     """
     if type(person) is str and person.isascii() and person.isalnum() and not fold_case:
         return person  # nothing below would change it; a million ids take a third of the time
+    if type(person) is int:
+        return str(person)  # likewise
     if isinstance(person, bool):
         text = str(person).lower()
     elif isinstance(person, int):
