@@ -63,6 +63,9 @@ torture: .venv/ready
 	$(BIN)/python -m tests.store.torture_ledger --kills 30 --sabotage batch
 	$(BIN)/python -m tests.store.torture_ledger --kills 30 --sabotage again
 	$(BIN)/python -m tests.store.torture_ledger --kills 30 --sabotage people
+	$(BIN)/python -m tests.integrations.serve.torture_ingest --kills 100
+	! $(BIN)/python -m tests.integrations.serve.torture_ingest --kills 8 --sabotage again
+	! $(BIN)/python -m tests.integrations.serve.torture_ingest --kills 12 --sabotage early
 
 # Plants bugs in a scratch copy, one at a time; every one must be caught by a test, and most by the audit.
 planted: .venv/ready

@@ -1,9 +1,12 @@
 """Pages, downloads and the API: what they say is what was released, and whatever things are called does no harm."""
 
+import html
 import io
 import json
+import re
 from html.parser import HTMLParser
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -215,3 +218,20 @@ def test_the_document_names_what_is_there(served):
     first = served.get("/api/streams/visits/releases?to=1").json()["releases"][0]
     listed = document["components"]["schemas"]["Releases"]["properties"]["releases"]["items"]["properties"]
     assert set(first) <= set(listed)
+
+
+def test_a_long_stream_has_a_small_page(tmp_path):
+    """The page holds some of the points; those between come from the API, for a zoom."""
+    with dp.Store(tmp_path / "counts.db") as store:
+        store.counter("long", 30_000, dp.zcdp(0.5), mechanism=SmoothBinary(30_000)).extend(np.full(20_000, 3))
+    with Served(tmp_path / "counts.db") as server:
+        page = server.get("/streams/long.html").text
+        assert len(page) < 400_000
+        data = json.loads(html.unescape(re.findall('data-chart="([^"]*)"', page)[-1]))
+        assert (data["kind"], data["more"], len(data["value"])) == ("total", True, 2000)
+        assert (data["step"][0], data["step"][-1]) == (1, 20_000)
+        finer = server.get("/api/streams/long/releases?from=101&to=900&points=50").json()["releases"]
+        assert len(finer) == 50
+        assert (finer[0]["step"], finer[-1]["step"]) == (101, 900)
+        assert server.get("/api/streams/long/releases?points=1").status_code == 400
+        assert server.get("/api/streams/long/releases?category=x").status_code == 400

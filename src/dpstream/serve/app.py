@@ -20,7 +20,7 @@ from starlette.routing import Route
 from dpstream.errors import DpstreamError, InvalidArgument, StoreError, StreamUnknown
 from dpstream.serve.answers import Content, StrictHeaders, answer
 from dpstream.serve.downloads import MEDIA_TYPES, REGISTRY, as_file, registry_file, stream_summary
-from dpstream.serve.figures import Figures
+from dpstream.serve.figures import Figures, thinned
 from dpstream.serve.intake import EventIntake, IntakeLimits, Refused
 from dpstream.serve.live import LiveReleases
 from dpstream.serve.metrics import MEDIA_TYPE, metrics_text
@@ -159,7 +159,10 @@ class _Site:
     # -- the API ------------------------------------------------------------------------------------------------------
 
     async def _document(self, request: Request) -> Response:
-        return answer(request, Content.of(json.dumps(openapi_document()).encode(), "application/json"))
+        return answer(
+            request,
+            Content.of(json.dumps(openapi_document(ingest=self._intake is not None)).encode(), "application/json"),
+        )
 
     async def _list(self, request: Request) -> Response:
         def make() -> Content:
@@ -178,9 +181,12 @@ class _Site:
         def make() -> Content:
             stream = self._figures.stream(name)
             frame = stream.between(query.get("from"), query.get("to"))
+            if "category" in query:
+                frame = stream.only(frame, query["category"])
+            frame = thinned(frame, query.get("points"))
             return Content.of(as_file(stream, frame, form), MEDIA_TYPES[form])
 
-        if "from" in query or "to" in query:  # as many as clients can think of, so they are not kept
+        if {"from", "to", "category", "points"} & set(query):  # as many as clients can think of, so they are not kept
             made = await run_in_threadpool(make)
         else:
             await run_in_threadpool(self._figures.stream, name)

@@ -27,7 +27,7 @@ from dpstream.release.in_words import describe
 from dpstream.release.protection import TO_FILL_IN
 from dpstream.store import PublishedStore, StreamInfo
 
-__all__ = ["Figures", "StreamFigures", "slug_of"]
+__all__ = ["Figures", "StreamFigures", "slug_of", "thinned"]
 
 T = TypeVar("T")
 #: Windows that people ask for, of which those are shown that are a whole number of steps.
@@ -175,6 +175,18 @@ class StreamFigures:
             frame = frame.filter(pl.col("step") <= self._step("to", last, end_of_day=True))
         return frame
 
+    def only(self, frame: pl.DataFrame, category: str) -> pl.DataFrame:
+        """Return the releases of one category.
+
+        Raises
+        ------
+        InvalidArgument
+            If there is no such category.
+        """
+        if category not in self.names:
+            raise InvalidArgument("category", category[:100], "one of this stream's, which /api/streams lists")
+        return frame.filter(pl.col("category") == category)
+
     def _step(self, argument: str, text: str, *, end_of_day: bool = False) -> int:
         from dpstream.events.calendar import parse_moment
 
@@ -186,6 +198,25 @@ class StreamFigures:
         moment = parse_moment(argument, text[:100], calendar.zone, end_of_day=end_of_day)
         calendar.lay_out(self.t + 1)
         return int(calendar.steps(moment)[0]) + 1
+
+
+def thinned(frame: pl.DataFrame, points: str | None) -> pl.DataFrame:
+    """Return the rows of at most so many steps, evenly, the first and the last among them; None: all rows.
+
+    Raises
+    ------
+    InvalidArgument
+        If `points` is no whole number from 2 to 10^6.
+    """
+    if points is None:
+        return frame
+    if not re.fullmatch("[0-9]{1,7}", points) or not 2 <= int(points) <= 10**6:
+        raise InvalidArgument("points", points[:100], "a whole number from 2 to 1,000,000")
+    steps = frame["step"].unique().sort()
+    if steps.len() <= int(points):
+        return frame
+    at = [round(i * (steps.len() - 1) / (int(points) - 1)) for i in range(int(points))]
+    return frame.filter(pl.col("step").is_in(steps[at].implode()))
 
 
 class Figures:

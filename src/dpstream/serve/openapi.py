@@ -9,12 +9,14 @@ import dpstream
 __all__ = ["openapi_document"]
 
 
-def openapi_document() -> dict[str, Any]:
-    """Return the document, for OpenAPI 3.1."""
+def openapi_document(*, ingest: bool = False) -> dict[str, Any]:
+    """Return the document, for OpenAPI 3.1; with `ingest` also how events are sent."""
     name = _parameter("name", "path", "The stream's name; percent-encoded, slashes too.", required=True)
     ends = [
         _parameter("from", "query", "The first step, or a date."),
         _parameter("to", "query", "The last step, or a date."),
+        _parameter("category", "query", "Only this category."),
+        _parameter("points", "query", "Releases of at most so many steps, evenly; 2 to 1,000,000."),
         _parameter("format", "query", "csv, json or parquet; json if the request does not say text/csv."),
     ]
     tag = {"ETag": {"description": "Changes when the content does.", "schema": {"type": "string"}}}
@@ -54,7 +56,15 @@ def openapi_document() -> dict[str, Any]:
         _parameter("after", "query", "The last step that is known; only later ones are sent."),
         _parameter("Last-Event-ID", "header", "The same, as browsers send it when they connect again."),
     ]
-    plain = {"200": {"description": "See the content type.", "content": {"text/plain": {"schema": {"type": "string"}}}}}
+    gauges = {
+        "200": {"description": "Gauges.", "content": {"application/openmetrics-text": {"schema": {"type": "string"}}}},
+        "503": _problem("The store cannot be read now."),
+    }
+    health = {
+        "200": {"description": "It can.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        "503": _problem("The store cannot be read now."),
+    }
+    sending = {"/api/streams/{name}/events": {"post": _sending(name)}} if ingest else {}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -70,10 +80,48 @@ def openapi_document() -> dict[str, Any]:
             "/api/streams/{name}/events-stream": {
                 "get": {"summary": "Follow releases.", "parameters": [name, *after], "responses": events}
             },
-            "/metrics": {"get": {"summary": "The last releases as OpenMetrics gauges.", "responses": plain}},
-            "/healthz": {"get": {"summary": "Whether the store can be read.", "responses": plain}},
+            **sending,
+            "/metrics": {"get": {"summary": "The last releases as OpenMetrics gauges.", "responses": gauges}},
+            "/healthz": {"get": {"summary": "Whether the store can be read.", "responses": health}},
         },
-        "components": {"schemas": _SCHEMAS},
+        "components": {"schemas": _SCHEMAS, **(_TOKENS if ingest else {})},
+    }
+
+
+def _sending(name: dict[str, Any]) -> dict[str, Any]:
+    """How events are sent."""
+    key = _parameter("Idempotency-Key", "header", "A new one for each batch; the same when it is sent again.")
+    key |= {"required": True, "schema": {"type": "string", "pattern": "^[!#-~]{1,200}$"}}
+    events = {"type": "array", "items": {"type": "object"}, "maxItems": 10_000}
+    batch = {"anyOf": [events, {"type": "object", "properties": {"events": events}, "required": ["events"]}]}
+    text = {"schema": {"type": "string"}}
+    stored = {
+        "description": "The events are on the disk: now, or since they were sent before (`repeated`).",
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Stored"}}},
+    }
+    return {
+        "summary": "Send events.",
+        "security": [{"token": []}],
+        "parameters": [name, key],
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": batch}, "application/x-ndjson": text, "text/csv": text},
+        },
+        "responses": {
+            "200": stored,
+            "400": _problem("No usable Idempotency-Key, or a body that breaks off."),
+            "401": _problem("A token that is missing, wrong, revoked or expired."),
+            "403": _problem("A token without the right to this stream."),
+            "404": _problem("No such stream."),
+            "408": _problem("The body did not come in time."),
+            "409": _problem("A stream that takes no events."),
+            "410": _problem("A stream that has ended."),
+            "413": _problem("A body that is too large."),
+            "415": _problem("A type that is not taken."),
+            "422": _problem("Events that cannot be read or counted, or a key that came with others before."),
+            "429": _problem("Too many requests; see Retry-After."),
+            "503": _problem("Events cannot be stored now; see Retry-After."),
+        },
     }
 
 
@@ -88,7 +136,14 @@ def _problem(text: str) -> dict[str, Any]:
     }
 
 
+_TOKENS: dict[str, Any] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+_NUMBERS = ("rows", "late", "before", "left_out", "clipped")
 _SCHEMAS: dict[str, Any] = {
+    "Stored": {
+        "type": "object",
+        "properties": {"repeated": {"type": "boolean"}, **{name: {"type": "integer"} for name in _NUMBERS}},
+        "required": ["repeated", "rows"],
+    },
     "Problem": {
         "type": "object",
         "properties": {"error": {"type": "string"}, "message": {"type": "string"}},

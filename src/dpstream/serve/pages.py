@@ -12,7 +12,7 @@ import polars as pl
 from dpstream.events.number_words import number
 from dpstream.serve.elements import Element, element, html_text
 from dpstream.serve.figures import StreamFigures
-from dpstream.serve.pictures import bar_picture, chart_data, sparkline, total_picture
+from dpstream.serve.pictures import MOST_CHART_POINTS, bar_picture, chart_data, sparkline, total_picture
 from dpstream.store.composition import in_words
 
 __all__ = ["error_page", "overview_page", "stream_page"]
@@ -54,7 +54,8 @@ def stream_page(stream: StreamFigures, *, live: bool = False) -> bytes:
         body += _charts(stream)
         body += [_table(stream)]
     body += [_downloads(stream), _protection(stream)]
-    return _page(stream.name, element("main", *body, id="content"), root="../", events=events)
+    finer = f"/api/streams/{quote(stream.name, safe='')}/releases" if live else None
+    return _page(stream.name, element("main", *body, id="content", data_releases=finer), root="../", events=events)
 
 
 def error_page(status: int, message: str) -> bytes:
@@ -213,15 +214,20 @@ def _charts(stream: StreamFigures) -> list[Element]:
 def _bars(stream: StreamFigures, window: Any, name: str | None) -> Element:
     frame = _only(stream.bars(window), name)
     label = f"{name or stream.name}: bars of {window.words} with 95 % bands"
-    return _figure(bar_picture(frame, label), chart_data(frame, "bars", name or stream.name), name, _last_words(frame))
+    data = chart_data(frame, "bars", name or stream.name, _points(stream))
+    return _figure(bar_picture(frame, label), data, name, _last_words(frame))
 
 
 def _total(stream: StreamFigures, name: str | None) -> Element:
     frame = _only(stream.table, name)
     label = f"{name or stream.name}: running total with its 95 % band"
-    return _figure(
-        total_picture(frame, label), chart_data(frame, "total", name or stream.name), name, _last_words(frame)
-    )
+    data = chart_data(frame, "total", name or stream.name, _points(stream))
+    return _figure(total_picture(frame, label), data, name, _last_words(frame))
+
+
+def _points(stream: StreamFigures) -> int:
+    """How many points a chart of this stream has at most: fewer each where there are many charts."""
+    return max(200, MOST_CHART_POINTS // max(1, min(len(stream.names), CATEGORIES_DRAWN)))
 
 
 def _last_words(frame: pl.DataFrame) -> str:

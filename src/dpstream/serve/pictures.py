@@ -25,6 +25,8 @@ LEFT, RIGHT, TOP, BOTTOM = 90.0, 10.0, 10.0, 34.0
 MOST_BARS = 62
 #: So many points of a line; of a longer stream some, evenly, and the last.
 MOST_POINTS = 360
+#: So many points of a chart, of all charts of a page together about ten times as many; the rest is fetched for a zoom.
+MOST_CHART_POINTS = 2000
 
 
 def bar_picture(frame: pl.DataFrame, label: str) -> Element:
@@ -56,7 +58,7 @@ def bar_picture(frame: pl.DataFrame, label: str) -> Element:
 def total_picture(frame: pl.DataFrame, label: str) -> Element:
     """Draw the running total (columns step, start or not, value, low, high) as a line in its band."""
     value, low, high = _numbers(frame, "value"), _numbers(frame, "low"), _numbers(frame, "high")
-    at = np.unique(np.linspace(0, len(value) - 1, min(MOST_POINTS, len(value))).round().astype(np.int64))
+    at = np.array(_evenly(len(value), MOST_POINTS))
     scale = _Scale(low[at].min(), high[at].max())
     room = WIDTH - LEFT - RIGHT
 
@@ -88,18 +90,31 @@ def sparkline(values: Sequence[Any], label: str) -> Element:
     return element("svg", element("title", label), line, class_="spark", viewBox="0 0 120 32", role="img")
 
 
-def chart_data(frame: pl.DataFrame, kind: str, label: str) -> str:
-    """Return the numbers of a picture as JSON, from which the page's script draws one that can be zoomed."""
+def chart_data(frame: pl.DataFrame, kind: str, label: str, most: int = MOST_CHART_POINTS) -> str:
+    """Return the numbers of a picture as JSON, from which the page's script draws one that can be zoomed.
+
+    Of a line with more than `most` points some, evenly, and the last; of bars the last. `more` says that there are
+    others, which the page asks the server for when somebody looks closer.
+    """
     x = "from" if "from" in frame.columns else "start" if "start" in frame.columns else "step"
+    shown = frame.tail(most) if kind == "bars" else frame[_evenly(frame.height, most)]
+    steps = {} if kind == "bars" or "step" not in frame.columns else {"step": shown["step"].to_list()}
     return json.dumps(
         {
             "kind": kind,
             "label": label,
-            "x": [one if isinstance(one, int) else _moment(one) for one in frame[x]],
-            **{name: _numbers(frame, name).tolist() for name in ("value", "low", "high")},
+            "x": [one if isinstance(one, int) else _moment(one) for one in shown[x]],
+            **steps,
+            **{name: _numbers(shown, name).tolist() for name in ("value", "low", "high")},
+            **({"more": True} if shown.height < frame.height else {}),
         },
         separators=(",", ":"),
     )
+
+
+def _evenly(height: int, most: int) -> list[int]:
+    """The numbers of at most so many rows, evenly, the first and the last among them."""
+    return [int(i) for i in np.unique(np.linspace(0, height - 1, min(most, height)).round())]
 
 
 def _numbers(frame: pl.DataFrame, name: str) -> RealArray:

@@ -46,7 +46,44 @@
     // Windows stand side by side, however long they are; of many, the last are in view and the rest is scrolled to.
     const shown = data.kind === "bars" ? { type: "category", nticks: place.clientWidth < 500 ? 3 : 8, tickangle: 0, range: [Math.max(count - 62, 0) - 0.5, count - 0.5] } : {};
     const layout = { margin: { l: 50, r: 10, t: 10, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("--ink") }, showlegend: false, hovermode: "x", xaxis: { ...axis, ...shown }, yaxis: axis };
-    return window.Plotly.react(place, traces(data), layout, { responsive: true, scrollZoom: false, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] }).then(() => figure.classList.add("drawn"));
+    return window.Plotly.react(place, traces(data), layout, { responsive: true, scrollZoom: false, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] }).then(() => {
+      figure.classList.add("drawn");
+      if (data.more && data.kind === "total" && !place.finer) {
+        place.finer = true;
+        place.on("plotly_relayout", (change) => finer(figure, place, change));
+      }
+    });
+  }
+
+  // A long line has some of its points only: those of the part that is looked at are fetched.
+  async function finer(figure, place, change) {
+    const releases = document.getElementById("content").dataset.releases;
+    const whole = change["xaxis.autorange"];
+    const from = change["xaxis.range[0]"];
+    if (!releases || (from === undefined && !whole)) return;
+    const data = JSON.parse(figure.dataset.chart);
+    if (!whole) {
+      const place_of = (x) => (typeof data.x[0] === "number" ? Number(x) : new Date(x).getTime());
+      const at = data.x.map((x) => place_of(x));
+      const first = data.step[Math.max(at.findLastIndex((x) => x <= place_of(from)), 0)];
+      const after = at.findIndex((x) => x >= place_of(change["xaxis.range[1]"]));
+      const last = data.step[after < 0 ? at.length - 1 : after];
+      const query = new URLSearchParams({ from: first, to: last, points: 2000 });
+      if (figure.dataset.name) query.set("category", figure.dataset.name);
+      const answer = await fetch(`${releases}?${query}`);
+      if (!answer.ok) return;
+      const found = (await answer.json()).releases;
+      const inside = { x: [], step: [], value: [], low: [], high: [] };
+      for (const one of found) {
+        inside.x.push(one.start ?? one.step);
+        for (const name of ["step", "value", "low", "high"]) inside[name].push(one[name]);
+      }
+      const before = data.step.findIndex((step) => step >= first);
+      const behind = data.step.findLastIndex((step) => step <= last) + 1;
+      for (const name of Object.keys(inside)) data[name] = [...data[name].slice(0, before), ...inside[name], ...data[name].slice(behind)];
+    }
+    await window.Plotly.react(place, traces(data), place.layout, { responsive: true, scrollZoom: false, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+    figure.dataset.points = data.x.length;
   }
 
   function enhance() {
