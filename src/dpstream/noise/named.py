@@ -218,7 +218,7 @@ class NamedNoise:
 class NamedRows:
     """Names in the order in which they came, and their noise step after step: the values of `NamedNoise.values`.
 
-    Memory of a name: 12 bytes for its tag, 8 for its last noise, and for a recurrence 16 for draws and 8 for each
+    Memory of a name: 12 bytes for its tag, 8 for its last noise, and for a recurrence 8 for draws and 8 for each
     buffer (16 for the slow ones); nothing more for a tree. For one thread at a time.
     """
 
@@ -319,7 +319,7 @@ class _Chunk:
         both = self._noise.draws(self._tags, t, 1 + t % 2)
         self._ahead_at = 0
         if t % 2:
-            self._ahead = both[1]
+            self._ahead = both[1].copy()  # a view would keep both rows
             self._ahead_at = t + 1
         first: NDArray[np.float64] = both[0]
         return first
