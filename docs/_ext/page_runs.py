@@ -41,7 +41,7 @@ RECORDED = DOCS / "recorded"
 BLOCK_SECONDS = 240.0
 SERVER_SECONDS = 60.0
 #: How wide a terminal the commands see.
-COLUMNS = 96
+COLUMNS = 84
 
 _FENCE = re.compile(
     r"^(?P<fence>`{3,})\{(?P<kind>shell|python|file)\}[ \t]*(?P<argument>[^\n]*)\n"
