@@ -39,13 +39,16 @@ INTEGRATIONS := tests/integrations/requirements.txt
 	.venv-integrations/bin/pip install --quiet --requirement $(INTEGRATIONS) --editable '.[cli]'
 	@touch $@
 
-# The page is tested in a real browser, which is installed if it is missing.
+# The page is tested in a real browser, which is installed if it is missing. Spark needs Java 17 or later.
 test-integrations: .venv-integrations/ready
 	@test -x /usr/bin/chromium || apt-get install --quiet --yes --no-install-recommends chromium \
 		|| { apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium; } \
 		|| echo "NOT RUN: the page in a browser (tests/integrations/serve, docs): Chromium could not be installed"
+	@java -version >/dev/null 2>&1 || apt-get install --quiet --yes --no-install-recommends openjdk-17-jre-headless \
+		|| echo "NOT RUN: Spark (tests/integrations/spark): there is no Java and it could not be installed"
 	.venv-integrations/bin/pytest tests/integrations src/dpstream/adapters \
-		$$(test -x /usr/bin/chromium || echo --ignore tests/integrations/serve --ignore tests/integrations/docs)
+		$$(test -x /usr/bin/chromium || echo --ignore tests/integrations/serve --ignore tests/integrations/docs) \
+		$$(java -version >/dev/null 2>&1 || echo --ignore tests/integrations/spark)
 
 # What is too slow for every run: ten times the samples, and the known answers once more through the NumPy twin.
 heavy: .venv/ready
@@ -107,10 +110,16 @@ format: .venv/ready
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# All benchmarks, or some: make bench suite=normals, make bench suite="noise store".
+# All benchmarks, or some: make bench suite=normals, make bench suite="noise store". Spark's run apart, where Spark is
+# installed: make bench suite=spark.
+ifeq ($(suite),spark)
+bench: .venv-integrations/ready
+	.venv-integrations/bin/python benchmarks/spark.py
+else
 bench: .venv/ready
 	$(BIN)/pip install --quiet -r benchmarks/requirements.txt
 	$(BIN)/python benchmarks/run.py $(suite)
+endif
 
 clean:
 	rm -rf .venv .venv-docs .venv-integrations .portability build dist src/*.egg-info src/dpstream/kernel/*.so

@@ -1,7 +1,8 @@
 """Which tests are collected where.
 
 The adapters and their tests need PyTorch, Opacus, JAX, optax and jax_privacy, which `make test-integrations` installs
-and `make test` does not. The page's tests in a browser need Playwright, which it installs as well.
+and `make test` does not. The page's tests in a browser need Playwright, and those
+of Spark need PySpark, which it installs as well.
 """
 
 from importlib.util import find_spec
@@ -13,3 +14,5 @@ if not all(map(find_spec, ("torch", "opacus", "jax", "optax", "jax_privacy"))):
     collect_ignore += map(str, Path(__file__).parent.glob("tests/integrations/*.py"))
 if not find_spec("playwright"):
     collect_ignore += ["tests/integrations/docs", "tests/integrations/serve"]
+if not find_spec("pyspark"):
+    collect_ignore += ["tests/integrations/spark"]

@@ -27,6 +27,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · ThroughTooEarly, ClockWentBack, AllRowsLate, LooksLikeWholeLog, StepsWithoutRows, StreamEnded
       · RowsTooFarAhead
     · MissingExtra, UnsupportedSystem, WriterNotStarted
+    · SparkUnsupported, CheckpointMismatch, ReleaseConflict
 
     FitNotConverged and CountWarning are warnings: the result can be used, and something about it should be known.
 """
@@ -765,6 +766,40 @@ class UnsupportedSystem(_ErrorWithFields, NotImplementedError):
     )
     what: str
     system: str
+
+
+class SparkUnsupported(_ErrorWithFields):
+    """Spark, Java, a library or a setting of Spark's is not one that counting in Spark works with."""
+
+    message = "counting in Spark needs {needs}; found: {found}. {advice}"
+    needs: str
+    found: str
+    advice: str
+
+
+class CheckpointMismatch(_ErrorWithFields, ValueError):
+    """A query was started again from its checkpoint with other settings or another secret."""
+
+    message = (
+        "this checkpoint was written with {setting} {kept}, and now it is {given}: nothing is published. Start the"
+        " query as it was, or begin a new stream with a new checkpoint, a new secret and a budget of its own"
+    )
+    setting: str
+    kept: str
+    given: str
+
+
+class ReleaseConflict(_ErrorWithFields):
+    """A step of a name was published before with another value: two values give noise or data away."""
+
+    message = (
+        "step {step} of {name!r} was published as {kept}, and now it would be {given}: nothing was written. This"
+        ' happens when a stream runs again without its checkpoint; see docs/spark.md, "After a lost checkpoint"'
+    )
+    name: str
+    step: int
+    kept: str
+    given: str
 
 
 class SourceError(_ErrorWithFields, ValueError):

@@ -40,7 +40,7 @@ from dpstream.release.name_spelling import check_name
 from dpstream.release.noise_law import noise_at, rounded_stddev
 from dpstream.release.settings import LARGEST_SUM, NOISE_ROOM
 
-__all__ = ["OpenSettings"]
+__all__ = ["OpenSettings", "mechanism_for_names"]
 
 #: The threshold looks at the noise of every step.
 MOST_STEPS = 2**20
@@ -102,7 +102,7 @@ class OpenSettings:
         windows = check_windows(windows, horizon)
         found = check_mechanism(mechanism, horizon, budget)
         if found is None:
-            found = _chosen(horizon, windows)
+            found = mechanism_for_names(horizon, windows)
         elif not serves_names(found):
             raise InvalidArgument(
                 "mechanism",
@@ -283,7 +283,7 @@ def _check_budget(budget: object) -> ApproxDP:
 
 
 @lru_cache(maxsize=64)
-def _chosen(horizon: int, windows: tuple[int, ...]) -> Mechanism:
+def mechanism_for_names(horizon: int, windows: tuple[int, ...]) -> Mechanism:
     """Return the mechanism of least error among those that names can have.
 
     For totals that is BalancedToeplitz: a third to two fifths of a smooth tree's variance, and a step costs less. With

@@ -16,7 +16,7 @@ from dpstream.noise.keystream import KEY_BYTES, check_key, fresh_key
 from dpstream.operating_system.durability import synchronise_file
 from dpstream.store.files import Draft, os_error_as_store_error
 
-__all__ = ["ENVIRONMENT", "KeySource", "find_key", "key_path", "read_key_file", "write_key_file"]
+__all__ = ["ENVIRONMENT", "KeySource", "find_key", "key_from_hex", "key_path", "read_key_file", "write_key_file"]
 
 ENVIRONMENT = "DPSTREAM_MASTER_KEY"
 #: The key file: this word, which is also its version, a space, 64 hexadecimal digits and a newline.
@@ -36,7 +36,7 @@ def find_key(source: KeySource, path: Path, *, create: bool) -> bytes:
         return check_key(source() if callable(source) else source)
     given = os.environ.get(ENVIRONMENT)
     if given is not None:
-        return _from_hex(given, f"the environment variable {ENVIRONMENT}")
+        return key_from_hex(given, f"the environment variable {ENVIRONMENT}")
     file = key_path(path)
     try:
         return read_key_file(file)
@@ -68,7 +68,7 @@ def read_key_file(file: Path) -> bytes:
     if word != VERSION:
         raise KeyFileDamaged(path=str(file), found=f"it does not start with {VERSION!r}")
     try:
-        return _from_hex(digits, str(file))
+        return key_from_hex(digits, str(file))
     except KeyLengthError as error:
         raise KeyFileDamaged(path=str(file), found=str(error)) from None
 
@@ -86,7 +86,8 @@ def write_key_file(file: Path, key: bytes) -> None:
         raise os_error_as_store_error(error, file) from error
 
 
-def _from_hex(digits: str, where: str) -> bytes:
+def key_from_hex(digits: str, where: str) -> bytes:
+    """Return the key that 64 hexadecimal digits stand for; `where` they were found is said in the error."""
     try:
         key = bytes.fromhex(digits.strip())
     except ValueError:

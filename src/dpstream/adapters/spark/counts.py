@@ -1,0 +1,514 @@
+"""running_counts, running_counts_batch, discovered_counts: private running counts of a Spark DataFrame.
+
+Nothing is computed here: rows are cut into shards, and the processors of `dpstream.adapters.spark.processors` do the
+rest on the workers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+from dpstream.adapters.spark.job import Job, LateRows, Workplace
+from dpstream.adapters.spark.requirements import check_libraries, check_session
+from dpstream.adapters.spark.secret import SecretSource
+from dpstream.adapters.spark.shard import DeclaredShard
+from dpstream.adapters.spark.step_clock import StepClock
+from dpstream.arguments import check_horizon, check_probability, check_whole
+from dpstream.budget import Budget
+from dpstream.errors import ColumnMissing, InvalidArgument
+from dpstream.events.calendar import parse_moment
+from dpstream.mechanisms.base import Mechanism
+from dpstream.participation import Participation
+from dpstream.release.name_spelling import check_name
+from dpstream.release.named_counter import named_settings
+from dpstream.release.open_settings import OpenSettings
+
+__all__ = ["discovered_counts", "running_counts", "running_counts_batch"]
+
+#: The largest number of shards: each has a few kilobytes of its own.
+MOST_SHARDS = 1 << 20
+
+
+def running_counts(
+    events: Any,
+    *,
+    name: str,
+    time: str,
+    every: str,
+    names: Iterable[str] | Any,
+    start: str,
+    horizon: int,
+    budget: Budget,
+    windows: Sequence[str | int] = (),
+    shards: int = 32,
+    secret: object = None,
+    late: LateRows = "next",
+    watermark: str = "10 minutes",
+    zone: str = "UTC",
+    undeclared: Literal["drop", "refuse"] = "drop",
+    confidence: float = 0.95,
+    per_person: int = 1,
+    participation: Participation | None = None,
+    mechanism: Mechanism | str = "auto",
+    stream: str = "",
+) -> Any:
+    """Return private running counts of declared names, one row for each name and step, as the steps close.
+
+    Parameters
+    ----------
+    events
+        A streaming DataFrame, one row for each event; a batch DataFrame goes to `running_counts_batch`.
+    name, time
+        Its columns of names (text) and times (timestamp). Rows without the one or the other are left out and counted.
+    every, start, horizon, zone
+        How long a step is (15m, 1h, 1d, 1mo), a moment of the first one, how many there are, and the time zone whose
+        days and months are meant.
+    names
+        The declared names, which are public: a list, or a DataFrame of one column of text. Each is released at every
+        step. They are compared as they are spelled, in Unicode's normal form NFC.
+    budget, per_person, participation, mechanism
+        As for a `Counter` of categories: `per_person` rows of one person in one step at most. **The caller ensures
+        that**; by default one row is one person.
+    windows
+        Lengths of time or numbers of steps whose changes are told beside each total, from the same releases.
+    shards
+        How many parts the names are cut into; some thousands of names each are best.
+    secret
+        Where each worker fetches the 32 secret bytes: a function, the path of a key file, 'env:NAME', or None for
+        'env:DPSTREAM_MASTER_KEY'. One secret serves one stream of data (see `stream`).
+    late
+        Rows of steps that are closed: "next" counts them in the first open step, "drop" leaves them out. Both are
+        counted in the metric `late`.
+    watermark
+        How long rows may be late: a step closes once the latest time seen is so much after its end. Times after the
+        clock's own do not count for that.
+    undeclared
+        Rows with other names: "drop" leaves them out and counts them, "refuse" stops the query.
+    confidence
+        How often the truth is between `low` and `high`, for each number on its own.
+    stream
+        Tells streams apart that have the same secret and settings.
+
+    Returns
+    -------
+    DataFrame
+        Columns name, step (from 1), start (of the step), value, stddev, low, high, and for each window last_7d,
+        last_7d_stddev, last_7d_low, last_7d_high. Write it in append mode. The progress of the query has the metrics
+        `dpstream_rows` and `dpstream`: numbers of rows that were not simply counted. **They are not private.**
+
+    Guarantee
+    ---------
+    That of `NamedCounter`, whose numbers these are, name by name and step by step: the budget, for all rows together.
+    A micro-batch that runs again publishes the same values, and no step is published twice with two values, as long as
+    the checkpoint is kept. Assumed: the secret is secret, and used for one stream of data; when steps close is told
+    by the watermark, which follows the data's times (docs/spark.md, "What the watermark tells").
+
+    Raises
+    ------
+    InvalidArgument, ColumnMissing, MissingExtra, SparkUnsupported
+        Before the query starts: an argument is wrong, a library is missing or too new, the state store is not RocksDB.
+    CheckpointMismatch
+        From the query, before it publishes anything: the checkpoint is of other settings, or of another secret.
+    """
+    check_libraries()
+    if not events.isStreaming:
+        if watermark != "10 minutes" or late != "next":
+            raise InvalidArgument("watermark, late", (watermark, late), "left out: a finished table has no late rows")
+        return running_counts_batch(
+            events,
+            name=name,
+            time=time,
+            every=every,
+            names=names,
+            start=start,
+            horizon=horizon,
+            budget=budget,
+            windows=windows,
+            shards=shards,
+            secret=secret,
+            zone=zone,
+            undeclared=undeclared,
+            confidence=confidence,
+            per_person=per_person,
+            participation=participation,
+            mechanism=mechanism,
+            stream=stream,
+        )
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from dpstream.adapters.spark.frames import schema
+    from dpstream.adapters.spark.processors import DeclaredProcessor
+
+    spark = events.sparkSession
+    check_session(spark)
+    clock = StepClock(every, start, zone, check_horizon(horizon, most=1 << 20), windows)
+    settings = named_settings(
+        horizon,
+        budget,
+        per_person=per_person,
+        participation=participation,
+        windows=clock.lengths,
+        mechanism=mechanism,
+        name=stream,
+    )
+    declared = _declared(spark, names, shards)
+    job = _job(settings, clock, shards, late, undeclared, confidence, _digest(declared), secret)
+    rows = _with_watermark(_rows(events, time, {"name": name}), watermark)
+    hashed = F.xxhash64("name")
+    rows = rows.select(_shard(hashed, shards), hashed.alias("hash"), F.unix_micros("time").alias("micros"))
+    initial = declared.unionByName(_without_names(spark, shards))
+    found = rows.groupBy("shard").transformWithStateInPandas(
+        DeclaredProcessor(job),
+        outputStructType=schema(clock),
+        outputMode="append",
+        timeMode="EventTime",
+        initialState=initial.groupBy("shard"),
+    )
+    return _counted_apart(found)
+
+
+def discovered_counts(
+    events: Any,
+    *,
+    name: str,
+    time: str,
+    person: str,
+    every: str,
+    start: str,
+    horizon: int,
+    budget: Budget,
+    names_per_person: int,
+    per_name: int = 1,
+    windows: Sequence[str | int] = (),
+    shards: int = 32,
+    secret: object = None,
+    late: LateRows = "next",
+    watermark: str = "10 minutes",
+    zone: str = "UTC",
+    confidence: float = 0.95,
+    mechanism: Mechanism | str = "auto",
+    stream: str = "",
+) -> Any:
+    """Return private running counts of names that nobody listed beforehand, by the rules of `OpenCounter`.
+
+    A stage of its own, by shards of people, keeps everyone within `names_per_person` names and `per_name` events of
+    each, over all steps. Names are published once enough people have brought them.
+
+    Parameters
+    ----------
+    person
+        The column of ids: text or whole numbers; `person_id` says which spellings are one person.
+    names_per_person, per_name
+        How many names of one person count, and how many events of each name, over all steps.
+    events, name, time, every, start, horizon, budget, windows, shards, secret, late, watermark, zone, confidence
+        As for `running_counts`, and so is `stream`; the budget is always approx_dp(epsilon, delta). Only streaming
+        DataFrames are taken.
+
+    Returns
+    -------
+    DataFrame
+        As for `running_counts`, for published names only; a window is null until its name was published that long. The
+        metric `dpstream_people` counts events beyond what people may bring.
+
+    Guarantee
+    ---------
+    That of `OpenCounter`, whose numbers these are; see `running_counts` for replays and the watermark.
+    """
+    check_libraries()
+    if not events.isStreaming:
+        raise InvalidArgument("events", "a finished table", "a streaming DataFrame (spark.readStream)")
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from dpstream.adapters.spark.frames import schema
+    from dpstream.adapters.spark.processors import DiscoveredProcessor, PeopleProcessor
+
+    spark = events.sparkSession
+    check_session(spark)
+    clock = StepClock(every, start, zone, check_horizon(horizon, most=1 << 20), windows)
+    settings = OpenSettings.of(
+        horizon,
+        budget,
+        names_per_person=names_per_person,
+        per_name=per_name,
+        windows=clock.lengths,
+        mechanism=mechanism,
+        name=stream,
+    )
+    _check_shards(shards)
+    job = _job(settings, clock, shards, late, "drop", confidence, "", secret)
+    rows = _with_watermark(_rows(events, time, {"name": name, "person": person}), watermark)
+    rows = rows.select(_person_shard(rows, shards), "person", "name", F.unix_micros("time").alias("micros"))
+    brought = rows.groupBy("shard").transformWithStateInPandas(
+        PeopleProcessor(job),
+        outputStructType=PeopleProcessor.SCHEMA,
+        outputMode="append",
+        timeMode="None",
+        initialState=_every_shard(spark, shards).groupBy("shard"),
+    )
+    brought = _observed(brought, "dpstream_people", PEOPLE_METRICS, "events")
+    brought = brought.select(_shard(F.xxhash64("name"), shards), "name", "step", "events", "people")
+    found = brought.groupBy("shard").transformWithStateInPandas(
+        DiscoveredProcessor(job),
+        outputStructType=schema(clock),
+        outputMode="append",
+        timeMode="EventTime",
+        initialState=_every_shard(spark, shards).groupBy("shard"),
+    )
+    return _counted_apart(found)
+
+
+def running_counts_batch(
+    events: Any,
+    *,
+    name: str,
+    time: str,
+    every: str,
+    names: Iterable[str] | Any,
+    start: str,
+    horizon: int,
+    budget: Budget,
+    windows: Sequence[str | int] = (),
+    shards: int = 32,
+    secret: object = None,
+    through: str | None = None,
+    zone: str = "UTC",
+    undeclared: Literal["drop", "refuse"] = "drop",
+    confidence: float = 0.95,
+    per_person: int = 1,
+    participation: Participation | None = None,
+    mechanism: Mechanism | str = "auto",
+    stream: str = "",
+) -> Any:
+    """Return what `running_counts` would publish if all rows of a finished table had come in time.
+
+    **Same secret, same settings, another table: the difference of the two tables is told exactly.** A table that was
+    corrected afterwards needs another secret, or another `stream`, and a budget of its own.
+
+    Parameters
+    ----------
+    through
+        The last date or moment whose step is released; None: all `horizon` steps. It never comes from the data.
+    events, name, time, every, names, start, horizon, budget, windows, shards, secret, zone, undeclared, confidence
+        As for `running_counts`, and so are the others.
+    """
+    check_libraries()
+    if events.isStreaming:
+        raise InvalidArgument("events", "a streaming DataFrame", "a finished table; running_counts takes streams")
+    from pyspark.sql import functions as F  # noqa: N812
+
+    from dpstream.adapters.spark.columns import step_of
+    from dpstream.adapters.spark.frames import schema
+
+    spark = events.sparkSession
+    clock = StepClock(every, start, zone, check_horizon(horizon, most=1 << 20), windows)
+    settings = named_settings(
+        horizon,
+        budget,
+        per_person=per_person,
+        participation=participation,
+        windows=clock.lengths,
+        mechanism=mechanism,
+        name=stream,
+    )
+    declared = _declared(spark, names, shards)
+    job = _job(settings, clock, shards, "next", undeclared, confidence, _digest(declared), secret)
+    rows = _rows(events, time, {"name": name}).where("name is not null and time is not null")
+    hashed = F.xxhash64("name")
+    step = step_of(job)(F.unix_micros("time"))
+    rows = rows.select(_shard(hashed, shards), hashed.alias("hash"), step.alias("step"))
+    counted = rows.groupBy("shard", "hash", "step").agg(F.count(F.lit(1)).alias("events"))
+    last = _last_step(clock, through)
+    by_name = declared.unionByName(_without_names(spark, shards)).groupBy("shard")
+    found = by_name.cogroup(counted.groupBy("shard")).applyInPandas(_whole_shard(job, last), schema(clock))
+    return _counted_apart(found)
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
+
+#: What the stage of people leaves out, in the order of its negative steps.
+PEOPLE_METRICS = ("beyond_limit", "unreadable", "before_start", "beyond_horizon")
+
+
+def _job(
+    settings: Any,
+    clock: StepClock,
+    shards: int,
+    late: Any,
+    undeclared: Any,
+    confidence: float,
+    names: str,
+    secret: object,
+) -> Job:
+    if late not in ("next", "drop"):
+        raise InvalidArgument("late", late, "'next' or 'drop'")
+    if undeclared not in ("drop", "refuse"):
+        raise InvalidArgument("undeclared", undeclared, "'drop' or 'refuse'")
+    return Job(
+        settings=json.dumps(settings.as_json()),
+        clock=(clock.every, clock.start, clock.zone, clock.horizon, tuple(w.text for w in clock.windows)),
+        shards=_check_shards(shards),
+        late=late,
+        undeclared=undeclared,
+        confidence=check_probability("confidence", confidence),
+        names=names,
+        secret=SecretSource.of(secret),
+    )
+
+
+def _check_shards(shards: object) -> int:
+    number = check_whole("shards", shards)
+    if number > MOST_SHARDS:
+        raise InvalidArgument("shards", shards, f"at most {MOST_SHARDS:,}")
+    return number
+
+
+def _rows(events: Any, time: str, columns: dict[str, str]) -> Any:
+    """Return the rows with the columns `time` and these, checked and counted; the metric is `dpstream_rows`."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import IntegralType, StringType, TimestampType
+
+    types = {field.name: field.dataType for field in events.schema.fields}
+    for column in (time, *columns.values()):
+        if column not in types:
+            raise ColumnMissing(source="events", column=column, columns=list(types))
+    if not isinstance(types[time], TimestampType):
+        raise InvalidArgument(
+            "time",
+            types[time].simpleString(),
+            f"a column of timestamps: events.withColumn({time!r}, try_to_timestamp({time!r}))",
+        )
+    for role, column in columns.items():
+        if not isinstance(types[column], (StringType, IntegralType) if role == "person" else StringType):
+            raise InvalidArgument(
+                role,
+                types[column].simpleString(),
+                f"a column of text: events.withColumn({column!r}, col({column!r}).cast('string'))",
+            )
+    chosen = events.select(F.col(time).alias("time"), *(F.col(old).alias(new) for new, old in columns.items()))
+    missing = [F.count_if(F.col(one).isNull()).alias(f"no_{one}") for one in chosen.columns]
+    return chosen.observe("dpstream_rows", F.count(F.lit(1)).alias("rows"), *missing)
+
+
+def _with_watermark(rows: Any, watermark: str) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if any("spark.watermarkDelayMs" in (field.metadata or {}) for field in rows.schema.fields):
+        raise InvalidArgument(
+            "events", "a DataFrame with a watermark", "one without: running_counts(watermark='1 hour')"
+        )
+    # One row with a time in the future would close the steps up to it.
+    rows = rows.withColumn("when", F.least("time", F.current_timestamp())).withWatermark("when", watermark)
+    # The column of the watermark is not passed on, or Spark would drop late rows before anybody counts them.
+    return rows.drop("when").where(" and ".join(f"{column} is not null" for column in rows.columns if column != "when"))
+
+
+def _declared(spark: Any, names: Any, shards: int) -> Any:
+    """Return the declared names as a DataFrame of shard, name and hash."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if hasattr(names, "sparkSession"):
+        if len(names.columns) != 1 or names.isStreaming:
+            raise InvalidArgument("names", names.columns, "a list, or a batch DataFrame of one column of text")
+        spelled = names.toDF("name").mapInPandas(_spelled, "name string").distinct()
+    else:
+        if isinstance(names, str) or not isinstance(names, Iterable):
+            raise InvalidArgument("names", names, "a list of names, such as names=['home', 'search'], or a DataFrame")
+        listed = list(dict.fromkeys(check_name(one) for one in names))
+        if not listed:
+            raise InvalidArgument("names", [], "at least one name; discovered_counts needs none")
+        spelled = spark.createDataFrame([(one,) for one in listed], "name string")
+    hashed = F.xxhash64("name")
+    return spelled.select(_shard(hashed, _check_shards(shards)), "name", hashed.alias("hash"))
+
+
+def _spelled(frames: Iterator[Any]) -> Iterator[Any]:
+    for frame in frames:
+        yield frame.assign(name=[check_name(one) for one in frame["name"]])
+
+
+def _digest(declared: Any) -> str:
+    """Return how many names there are, and sums over their hashes, which tell sets of names apart."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    wide = F.col("hash").cast("decimal(20,0)")
+    count, total, mixed = declared.agg(F.count("name"), F.sum(wide), F.bit_xor("hash")).first()
+    if not count:
+        raise InvalidArgument("names", "an empty DataFrame", "at least one name")
+    return f"{count} names, {total}, {mixed}"
+
+
+def _every_shard(spark: Any, shards: int) -> Any:
+    """Return one row for each shard, so that all of them exist from the first micro-batch on."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return spark.range(shards).select(F.col("id").cast("int").alias("shard"))
+
+
+def _without_names(spark: Any, shards: int) -> Any:
+    """Return one row for each shard beside the declared names. Its hash is no null: pandas would make floats of all."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return _every_shard(spark, shards).select(
+        "shard", F.lit(None).cast("string").alias("name"), F.lit(0).cast("bigint").alias("hash")
+    )
+
+
+def _shard(hashed: Any, shards: int) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.pmod(hashed, F.lit(shards)).cast("int").alias("shard")
+
+
+def _person_shard(rows: Any, shards: int) -> Any:
+    """Return the shard of a person: the same for all spellings of an id."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import IntegralType
+
+    from dpstream.adapters.spark.columns import spelled_id
+
+    person = F.col("person")
+    if not isinstance(rows.schema["person"].dataType, IntegralType):
+        person = spelled_id()(person)
+    return _shard(F.xxhash64(person.cast("string")), shards)
+
+
+def _whole_shard(job: Job, last: int) -> Any:
+    def whole_shard(key: tuple[int], names: Any, counted: Any) -> Any:
+        import pandas as pd
+
+        from dpstream.adapters.spark.frames import release_frame, taken_frame, whole
+
+        work = Workplace.of(job)
+        names = names[names["name"].notna()]
+        shard = DeclaredShard.begin(work, int(key[0]), names["name"].tolist(), whole(names, "hash"))
+        columns = (whole(counted, column) for column in ("hash", "step", "events"))
+        taken = taken_frame(job, shard.add_steps(*columns))
+        return pd.concat([taken, *(release_frame(work.clock, released) for released in shard.close_steps(last))])
+
+    return whole_shard
+
+
+def _last_step(clock: StepClock, through: str | None) -> int:
+    if through is None:
+        return clock.horizon
+    moment = parse_moment("through", through, clock.zone, end_of_day=True).to_physical().to_numpy()
+    return min(max(int(clock.steps(moment)[0]) + 1, 0), clock.horizon)
+
+
+def _counted_apart(found: Any) -> Any:
+    """Put the numbers of rows that were not simply counted into the metric `dpstream`, and leave the releases."""
+    from dpstream.adapters.spark.frames import METRICS
+
+    return _observed(found, "dpstream", METRICS, "value")
+
+
+def _observed(found: Any, metric: str, fields: Sequence[str], value: str) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    numbers = [
+        F.coalesce(F.sum(F.when(F.col("step") == -1 - i, F.col(value))), F.lit(0)).alias(field)
+        for i, field in enumerate(fields)
+    ]
+    return found.observe(metric, *numbers).where("step >= 0" if metric == "dpstream_people" else "step > 0")

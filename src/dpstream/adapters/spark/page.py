@@ -1,0 +1,105 @@
+"""Releases from Spark as a store to look at: `dpstream serve` and `dpstream export` show it.
+
+Such a store holds what is published and nothing else: no sums, no key of the stream. It cannot be counted on in; it is
+written anew whenever there are more releases.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+from dpstream.adapters.spark.sink import ReleaseFile
+from dpstream.adapters.spark.step_clock import StepClock
+from dpstream.budget import Budget
+from dpstream.errors import InvalidArgument
+from dpstream.mechanisms.base import Mechanism
+from dpstream.participation import Participation
+from dpstream.release.name_spelling import check_name
+from dpstream.release.named_counter import named_settings
+from dpstream.store import Store
+from dpstream.store.published import PART_VALUES
+
+__all__ = ["write_page"]
+
+
+def write_page(
+    releases: ReleaseFile,
+    path: str | Path,
+    *,
+    names: Sequence[str],
+    every: str,
+    start: str,
+    horizon: int,
+    budget: Budget,
+    windows: Sequence[str | int] = (),
+    zone: str = "UTC",
+    per_person: int = 1,
+    participation: Participation | None = None,
+    mechanism: Mechanism | str = "auto",
+    stream: str = "counts",
+) -> int:
+    """Write the releases of some names as a store that can be looked at; return how many steps it shows.
+
+    Parameters
+    ----------
+    releases
+        The file that `running_counts` was written to.
+    path
+        The store. What is there is written over.
+    names
+        Which names to show, in this order. Choose them without looking at the data, or from the releases only.
+    every, start, horizon, budget, windows, zone, per_person, participation, mechanism
+        As they were given to `running_counts`.
+    stream
+        What the stream is called on the page.
+
+    Raises
+    ------
+    InvalidArgument
+        If a name has no releases, or some steps are missing.
+    """
+    clock = StepClock(every, start, zone, horizon, windows)
+    settings = named_settings(
+        horizon,
+        budget,
+        per_person=per_person,
+        participation=participation,
+        windows=clock.lengths,
+        mechanism=mechanism,
+    )
+    shown = [check_name(name) for name in names]
+    found = releases.read()
+    steps = 0 if found.is_empty() else int(found["step"].max())  # type: ignore[arg-type]
+    values = np.zeros((steps, len(shown)), dtype="<i8")
+    for i, name in enumerate(shown):
+        own = found.filter(found["name"] == name).sort("step")
+        if own["step"].to_list() != list(range(1, steps + 1)):
+            raise InvalidArgument("names", name, f"names with releases of all steps from 1 to {steps}")
+        values[:, i] = own["value"].to_numpy()
+    path = Path(path)
+    for old in (path, path.with_name(path.name + ".key"), path.with_name(path.name + ".witness")):
+        old.unlink(missing_ok=True)
+    source = {"time": "time", "every": every, "start": start, "time_zone": zone, "by": "name", "categories": shown}
+    with Store(path) as store:
+        store.counter(
+            stream,
+            horizon,
+            budget,
+            shape=len(shown),
+            per_person=per_person,
+            participation=participation,
+            mechanism=settings.mechanism,
+            windows=clock.lengths,
+            source=json.dumps(source | {"windows": [window.text for window in clock.windows]}),
+        )
+    size = max(1, PART_VALUES // len(shown))
+    parts = [(part, values[at : at + size].tobytes()) for part, at in enumerate(range(0, steps, size))]
+    with closing(sqlite3.connect(path)) as database, database:
+        database.executemany("INSERT INTO published SELECT max(id), ?, ? FROM streams", parts)
+    return steps

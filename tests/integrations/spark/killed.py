@@ -1,0 +1,75 @@
+"""Runs a declared and a discovered query over the files of a folder until all is done, or until it is killed.
+
+usage: python -m tests.integrations.spark.killed FOLDER [POINT[:TIMES]] [--fresh]
+
+POINT is where driver and JVM are killed: "declared before publishing", "declared published", "declared state commit",
+the same for "discovered", or "people"; from the micro-batch, or for the first time after, TIMES. What is published goes
+to FOLDER/published, one file for each call, never overwritten.
+"""
+
+import json
+import os
+import sys
+import uuid
+from pathlib import Path
+
+from dpstream.adapters.spark import local_session, processors
+from tests.integrations.spark import sabotage, streams
+
+
+def publish(folder, kind, number, rows):
+    made = folder / "published" / f"{kind}-{number}-{uuid.uuid4().hex}.json"
+    with made.with_suffix(".draft").open("w") as file:
+        json.dump([(row.name, row.step, row.value) for row in rows], file)
+        file.flush()
+        os.fsync(file.fileno())
+    made.with_suffix(".draft").rename(made)
+
+
+def main(folder: Path, point: str, *, fresh: bool) -> None:
+    os.environ |= {
+        sabotage.POINT: point,
+        sabotage.DRIVER: str(os.getpid()),
+        sabotage.COUNTER: str(folder / f"counter-{uuid.uuid4().hex}"),
+        "DPSTREAM_SPARK_TEST": streams.KEY.hex(),
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
+    spark = local_session(settings={"spark.log.level": "OFF"})
+    jvm = spark.sparkContext._gateway.proc.pid
+    processors.DeclaredProcessor = sabotage.FreshNoise if fresh else sabotage.KilledDeclared
+    processors.DiscoveredProcessor, processors.PeopleProcessor = sabotage.KilledDiscovered, sabotage.KilledPeople
+    where, _, least = point.partition(":")
+
+    def sink(kind):
+        def write(batch, number):
+            if where == f"{kind} before publishing" and number >= int(least):
+                sabotage.kill_everything(jvm)
+            rows = batch.collect()
+            if rows:
+                publish(folder, kind, number, rows)
+            if where == f"{kind} published" and number >= int(least):
+                sabotage.kill_everything(jvm)
+
+        return write
+
+    known = streams.names(300)
+    queries = {
+        "declared": streams.declared(streams.read(spark, folder / "in", 2), known, shards=2, windows=()),
+        "discovered": streams.discovered(streams.read(spark, folder / "in", 2), shards=2, windows=()),
+    }
+    if fresh:
+        del queries["discovered"]
+    started = [
+        counts.writeStream.foreachBatch(sink(kind)).option("checkpointLocation", str(folder / f"cp-{kind}")).start()
+        for kind, counts in queries.items()
+    ]
+    for query in started:
+        query.processAllAvailable()
+    for query in started:
+        query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    arguments = [one for one in sys.argv[1:] if one != "--fresh"]
+    main(Path(arguments[0]), arguments[1] if len(arguments) > 1 else "", fresh="--fresh" in sys.argv)

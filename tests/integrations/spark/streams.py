@@ -1,0 +1,97 @@
+"""Events as files, queries over them, and what one machine says: shared by the tests and by what is killed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import dpstream as dp
+from dpstream.adapters.spark import discovered_counts, running_counts
+from dpstream.release.named_counter import NamedCounter
+from dpstream.testing import fixed_key
+
+KEY = fixed_key("spark streams")
+SECRET = "env:DPSTREAM_SPARK_TEST"  # noqa: S105 (where the secret is)
+SCHEMA = "time timestamp, name string, person string"
+START, DAYS = "2026-01-01", 8
+ZCDP, APPROX = dp.zcdp(0.5), dp.approx_dp(6, 1e-6)
+LIMIT = 3
+COMMON = {
+    "name": "name",
+    "time": "time",
+    "every": "1d",
+    "start": START,
+    "horizon": DAYS,
+    "windows": ("3d",),
+    "shards": 4,
+    "secret": SECRET,
+    "watermark": "1 hour",
+}
+
+
+def names(count):
+    return [f"page {i}" for i in range(count)]
+
+
+def write_day(folder: Path, day: int, rows, number=None):
+    """Write one file: rows of (second of the day, name, person). It is there as a whole or not at all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    begin = pd.Timestamp(START, tz="UTC") + pd.Timedelta(days=day)
+    number = day if number is None else number
+    draft = folder / f".{number}"
+    with draft.open("w") as file:
+        for second, name, person in rows:
+            moment = None if second is None else (begin + pd.Timedelta(seconds=second)).isoformat()
+            file.write(json.dumps({"time": moment, "name": name, "person": person}) + "\n")
+    draft.rename(folder / f"{number:04}.json")
+
+
+def made_up_days(count: int, per_day: int, seed: int, days=DAYS):
+    """Rows of every day, in the order of their times; names follow a power law, people bring more than they may."""
+    rng, known = np.random.default_rng(seed), names(count)
+    made = []
+    for _ in range(days):
+        which = np.minimum(rng.zipf(1.4, per_day) - 1, count - 1)
+        people = rng.integers(0, per_day // 3, per_day)
+        made.append([(second, known[i], f"p{p}") for second, i, p in zip(range(per_day), which, people, strict=True)])
+    return made
+
+
+#: Rows after the last step, which move the watermark past it.
+THE_END = [(5 * 3600, "page 0", "nobody")]
+
+
+def single_declared(days, known, windows=(3,)):
+    """What one machine releases: {(name, step): value}."""
+    counter = NamedCounter(known, DAYS, ZCDP, windows=windows, key=KEY)
+    found = {}
+    for step, rows in enumerate(days, 1):
+        counts = dict.fromkeys(known, 0)
+        for _, name, _ in rows:
+            counts[name] += 1
+        found |= {(name, step): value for name, value in counter.add(counts).items()}
+    return found
+
+
+def single_discovered(days, windows=(3,)):
+    """What one machine releases, and how many events it drops."""
+    counter = dp.OpenCounter(DAYS, APPROX, names_per_person=LIMIT, windows=windows, key=KEY)
+    found = {}
+    for step, rows in enumerate(days, 1):
+        released = counter.add_events([person for _, _, person in rows], [name for _, name, _ in rows])
+        found |= {(name, step): value for name, value in released.items()}
+    return found, counter.dropped
+
+
+def read(spark, folder, files=1):
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files).json(str(folder))
+
+
+def declared(events, known, **changed):
+    return running_counts(events, **COMMON | {"names": known, "budget": ZCDP} | changed)
+
+
+def discovered(events, **changed):
+    given = COMMON | {"person": "person", "budget": APPROX, "names_per_person": LIMIT}
+    return discovered_counts(events, **given | changed)
