@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import signal
 import sqlite3
+from functools import partial
 
 import numpy as np
 import pytest
@@ -61,14 +63,16 @@ def as_dicts(releases):
     "given", [{}, {"per_name": 3, "declared": ["n1", "never"]}, {"windows": (1, 3)}], ids=["plain", "events", "windows"]
 )
 def test_the_values_of_an_open_counter_over_many_processes(path, given):
-    days = [events(day) for day in range(12)]
+    days = [events(day) for day in range(5)] + [([], [])] * 7
     released = []
-    for day, (people, names) in enumerate(days, start=1):  # a process each
+    for day, (people, names) in enumerate(days[:6], start=1):  # a process each
         with dp.Store(path, master_key=KEY) as store:
             terms = names_of(store, **given)
             terms.ingest([day] * len(people), people, names, batch=b"%d" % day)
             released += terms.release_through(day)
             assert as_dicts(released[-1:]) == [{name: one.value for name, one in terms.published.items()}]
+    with dp.Store(path, master_key=KEY) as store:
+        released += names_of(store, **given).release_through(12)
     expected = in_memory(path, days, **given)
     assert as_dicts(released) == expected
     assert [list(one) for one in as_dicts(released)] == [list(one) for one in expected]
@@ -202,11 +206,20 @@ class Killed(BaseException):
     """What ends a process, as far as its file is concerned."""
 
 
-@pytest.mark.parametrize("mornings", [1, pytest.param(4, marks=pytest.mark.heavy)])
-def test_kills_lose_and_double_nothing(mornings, tmp_path):
+@pytest.mark.parametrize(
+    ("mornings", "kill"),
+    [
+        (1, False),
+        pytest.param(4, False, marks=pytest.mark.heavy),
+        pytest.param(2, True, marks=pytest.mark.heavy),
+    ],
+    ids=["interrupted", "interrupted on four days", "killed on two days"],
+)
+def test_kills_lose_and_double_nothing(mornings, kill, tmp_path):
     """Stopped before and after every statement of an ingest and a release: the next process ends with the same values.
 
-    The driver gives its batch and its step again, as `dpstream count` does.
+    By an exception, or by SIGKILL in a process of its own. The driver gives its batch and its step again, as `dpstream
+    count` does.
     """
     days = [events(day, size=150, people=200, kinds=3) for day in range(mornings)]
 
@@ -217,6 +230,8 @@ def test_kills_lose_and_double_nothing(mornings, tmp_path):
         def count(_):
             nonlocal statements
             statements += 1
+            if statements == stop and kill:
+                os.kill(os.getpid(), signal.SIGKILL)
             if statements == stop:
                 raise Killed
 
@@ -236,7 +251,6 @@ def test_kills_lose_and_double_nothing(mornings, tmp_path):
     for day in range(mornings):
         folder = tmp_path / f"day {day}"
         folder.mkdir()
-        statements = 0
         for stop in range(1, 40):
             place = folder / str(stop)
             place.mkdir()
@@ -250,12 +264,10 @@ def test_kills_lose_and_double_nothing(mornings, tmp_path):
             else:
                 shutil.copytree(tmp_path / "begin", place, dirs_exist_ok=True)
             adopt(place / "names.db")
-            try:
-                statements, made = work(place / "names.db", day, stop)
-            except Killed:
-                _, made = work(place / "names.db", day)
+            finished = ended_alone(partial(work, place / "names.db", day, stop), kill=kill)
+            _, made = work(place / "names.db", day)
             undisturbed.append((day, as_dicts(made)))
-            if statements and statements < stop:
+            if finished:
                 break
         else:
             pytest.fail("there are more statements than were tried")
@@ -266,6 +278,24 @@ def test_kills_lose_and_double_nothing(mornings, tmp_path):
     assert len(undisturbed) > 10 * mornings
     assert all(made == [expected[day]] for day, made in undisturbed)
     assert expected[-1]
+
+
+def ended_alone(work, *, kill):
+    """Do some work, in a child if it is to be killed; return whether nothing stopped it."""
+    if not kill:
+        try:
+            work()
+        except Killed:
+            return False
+        return True
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return not os.WIFSIGNALED(status)
 
 
 class Traced:
