@@ -114,6 +114,17 @@ def test_categories_are_lines_with_bands_and_a_legend_that_hides_nothing(count_o
     assert above.lines[0].get_ydata().tolist() == value[picture.spans.complete].tolist()
 
 
+def test_few_windows_of_few_categories_stand_side_by_side():
+    """Error bars in one place would hide each other; the heading keeps the capitals of a label."""
+    picture = ReleasePicture(released(7, ["north", "south"]), "1d", label="sales (EUR)")
+    figure, above, _, labels = drawn(picture)
+    assert labels == ["north", "south", "95 % error bar"]
+    at = {line.get_label(): line.get_xdata() for line in above.lines}
+    assert (at["north"] < at["south"]).all()
+    assert figure.get_suptitle() == "Sales (EUR) per day, and in total"
+    assert "within its error bar" in picture.subtitle
+
+
 def test_rolling_windows_are_a_line_at_their_ends():
     picture = ReleasePicture(released(100), "7d", rolling=True, label="visits")
     figure, above, _, labels = drawn(picture)
@@ -290,7 +301,7 @@ def test_pictures_of_a_run(same_noise, tmp_path):  # noqa: F811
         assert "warning" not in result.stderr
     assert (tmp_path / "out.pdf").read_bytes().startswith(b"%PDF")
     svg, page = (tmp_path / "out.svg").read_text(), (tmp_path / "out.html").read_text()
-    for words in ("visits per 7 days", "visits in total", "A clinic", "95 % band", *WARDS):
+    for words in ("visits per 7 days", "visits in total", "A clinic", "95 % error bar", *WARDS):
         assert words in svg
     assert "<title>A clinic</title>" in page
     assert "(not for publication)" not in svg + page

@@ -131,3 +131,25 @@ def test_closed_standard_streams(tmp_path):
     assert (tmp_path / "out.csv").read_text().count("\n") == 3
     found = in_shell("", "store", "verify", store)
     assert found.returncode == 0, found.stderr
+
+
+def test_without_rows_what_has_ended_is_released(tmp_path):
+    """As a job of every night may: no file, and nothing on standard input. Without a store it is a mistake."""
+    log, store = str(tmp_path / "log.csv"), str(tmp_path / "s.db")
+    (tmp_path / "log.csv").write_text("when\n2026-01-01\n2026-01-02\n")
+    usual = ("--time", "when", "--rho", "1e6", "--horizon", "9", "--from", "2026-01-01", "--through", "2026-01-01")
+    assert in_shell("</dev/null", "count", *usual, "--store", store).returncode == 2
+    assert in_shell("", "count", log, *usual, "--store", store).returncode == 0
+    found = in_shell("</dev/null", "count", "--store", store, "--through", "2026-01-03")
+    assert (found.returncode, found.stdout.splitlines()[1:]) == (
+        0,
+        ["2,2026-01-02,2,0.0,2,2", "3,2026-01-03,2,0.0,2,2"],
+    )
+    assert "0 rows read; 2 steps released." in found.stderr
+
+
+def test_warnings_of_the_library_are_printed_like_others(monkeypatch):
+    monkeypatch.setenv("DPSTREAM_KERNEL", "twin")
+    found = in_shell("", "audit", "--mechanism", "Binary", "--rho", "0.5", "--trials", "2000")
+    assert "\nwarning: dpstream runs on its slow NumPy kernel" in "\n" + found.stderr
+    assert ".py:" not in found.stderr

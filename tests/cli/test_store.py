@@ -1,6 +1,8 @@
 """`dpstream store`: what it shows, what it leaves alone, and what it finds."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 import dpstream as dp
 from dpstream.cli.app import CommandGroup
+from dpstream.cli.app import app as main_app
 from dpstream.cli.store import store_app
 from dpstream.mechanisms import SmoothBinary
 from tests.cli.test_count import count
@@ -446,7 +449,10 @@ def test_the_only_stream_needs_no_name(counts, tmp_path):
 def test_show_speaks_of_amounts(path):  # noqa: F811
     with dp.Store(path) as store:
         store.counter("sales", 10, dp.zcdp(0.5), per_person=20000, source='{"unit": "0.01"}').close()
-    assert "per_person 200.00 (20,000 units of 0.01)" in " ".join(invoke("show", path).output.split())
+    shown = " ".join(invoke("show", path).output.split())
+    assert "per_person 200.00 (20,000 units of 0.01)" in shown
+    assert re.search(r"stddev of the last release [0-9.]+ \([0-9,]+ units of 0.01\)", shown)
+    assert shown.endswith("Numbers of this paragraph are in units of 0.01.")
 
 
 def test_steps_left(path):  # noqa: F811
@@ -534,3 +540,20 @@ def test_show_promises_what_count_promised(path):  # noqa: F811
     assert "remaining without end" in said
     assert "no end" in invoke("list", path).output
     assert "1,073,741" not in said
+
+
+def test_extending_a_stream_in_which_rows_wait_says_what_to_type(path, tmp_path):  # noqa: F811
+    log = tmp_path / "log.csv"
+    log.write_text("when\n2026-01-01\n2026-01-04\n")
+    count = ["count", str(log), "--time", "when", "--from", "2026-01-01", "--horizon", "9", "--rho", "1"]
+    begun = CliRunner().invoke(
+        main_app, [*count, "--store", str(path), "--name", "my visits", "--through", "2026-01-01"]
+    )
+    assert begun.exit_code == 0, begun.output
+    refused = invoke("extend", path, "my visits", "--horizon", "9")
+    assert refused.exit_code == 2
+    said = " ".join(refused.stderr.split())
+    assert "rows wait in 'my visits' for steps that are not released yet, up to that of 2026-01-04" in said
+    _, _, command = said.partition("Release them first: dpstream ")
+    assert CliRunner().invoke(main_app, shlex.split(command), input="when\n").exit_code == 0
+    assert invoke("extend", path, "my visits", "--horizon", "9").exit_code == 0

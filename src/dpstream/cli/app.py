@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import textwrap
+import warnings
 from contextlib import redirect_stdout
 from typing import Annotated, Any, TextIO
 
@@ -233,12 +234,18 @@ def _name(ctx: Any) -> str:
 
 def main() -> None:
     """Entry point of the `dpstream` script."""
+    warnings.showwarning = _show_warning
     try:
         _occupy_standard_streams()
         app()
     except KeyboardInterrupt:  # while a command is loaded
         refuse("dpstream", "interrupted. Nothing was released and no budget is spent.")
         sys.exit(INTERRUPTED)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning as the commands print theirs, without the place in the program that gave it."""
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def _occupy_standard_streams() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import shlex
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -103,7 +105,7 @@ class CountCommand:
             shape = check_output(self.output)
         check_picture(self.plot)
         check_protect_text(self.protect_text)
-        sources = self.files or [STDIN]
+        sources = [] if self._reads_nothing() else self.files or [STDIN]
         text, entry = protect_text_files(self.protect_text) if self.protect_text else (None, None)
         written = {"--output": self.output, "--plot": self.plot, "--protect-text": text, "--protect-text ": entry}
         check_apart(written | {"--store": store}, sources)
@@ -173,6 +175,20 @@ class CountCommand:
         for option in ("follow", "plot", "protect_text", "report_dropped", "compare_with_truth"):
             if getattr(self, option):
                 raise InvalidArgument(f"--{option.replace('_', '-')}", None, "left out with --discover")
+
+    def _reads_nothing(self) -> bool:
+        """Whether no rows are given, to a store that is there: steps are released that have ended, and that is all."""
+        store = self.settings.get("store")
+        if self.files or self.follow or store is None or not store.exists():
+            return False
+        if 0 in closed_streams:
+            return True
+        try:
+            found = os.fstat(sys.stdin.fileno())
+        except OSError:  # it is not a file of the operating system
+            return False
+        # A terminal or /dev/null; an empty file.
+        return stat.S_ISCHR(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size == 0)
 
     def _check_streams(self, sources: list[str]) -> None:
         """Refuse to read or write standard streams that are closed, or to wait for somebody to type a log."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstream.cli.output import as_text, shown_cell
 from dpstream.cli.page import band, data_link, page
-from dpstream.cli.release_picture import COLOURS, TRUE_COLOUR, TRUE_LABEL, ReleasePicture
+from dpstream.cli.release_picture import COLOURS, TRUE_COLOUR, TRUE_LABEL, ReleasePicture, capital
 
 __all__ = ["release_page"]
 
@@ -58,7 +58,7 @@ def _table(picture: ReleasePicture) -> str:
             + "".join(f"<td{_class(name in text)}>{html.escape(shown_cell(cells[name]))}</td>" for name in columns)
             + "</tr>"
         )
-    caption = html.escape(f"{picture.counted.capitalize()} {picture.per_window}")
+    caption = html.escape(f"{capital(picture.counted)} {picture.per_window}")
     table = f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     unfolded = " open" if frame.height <= OPEN_ROWS else ""
     return f"<details{unfolded}><summary>Table</summary>{table}</details>"

@@ -33,6 +33,8 @@ DASHES = ("-", "--", ":", "-.")
 BARS = 62
 #: Up to so many points each gets a dot.
 DOTTED = 40
+#: There is room for so many error bars beside each other.
+SIDE_BY_SIDE = 64
 #: Up to so many categories have their last totals written beside them.
 MOST_LABELS = 6
 #: The lengths of windows that are tried if none is asked for; then so many steps.
@@ -119,7 +121,7 @@ class ReleasePicture:
     @property
     def heading(self) -> str:
         """The title that was given, or one that says what is shown."""
-        return self.title or f"{self.counted.capitalize()} {self.per_window}, and in total"
+        return self.title or f"{capital(self.counted)} {self.per_window}, and in total"
 
     @property
     def dates(self) -> str:
@@ -133,7 +135,8 @@ class ReleasePicture:
     @property
     def subtitle(self) -> str:
         """What the error bars mean, and how people are protected."""
-        sure, within = f"{100 * self.confidence:.10g} %", "error bar" if self.as_bars else "band"
+        sure = f"{100 * self.confidence:.10g} %"
+        within = "error bar" if self.as_bars or self.side_by_side else "band"
         return (
             f"{self.dates}. The figures carry noise for privacy ({budget_in_words(self.released.settings.budget)}):"
             f" each true figure is within its {within} with {sure} confidence."
@@ -178,6 +181,11 @@ class ReleasePicture:
         return not (self.rolling or self.every or self.released.names or len(self.spans.t) > BARS)
 
     @property
+    def side_by_side(self) -> bool:
+        """Whether categories are drawn beside each other, with error bars: bars in one place would hide each other."""
+        return not self.as_bars and len(self.names) > 1 and int(self.drawn.sum()) * len(self.names) <= SIDE_BY_SIDE
+
+    @property
     def drawn(self) -> NDArray[np.bool_]:
         """Which windows are drawn: a line leaves out those that are not whole, unless there are no others."""
         complete = self.spans.complete
@@ -213,6 +221,15 @@ class ReleasePicture:
 
     def _of(self, frame: pl.DataFrame, name: str) -> pl.DataFrame:
         return frame if not self.released.names else frame.filter(pl.col("category") == name)
+
+
+def capital(text: str) -> str:
+    """Return a text with its first letter as a capital, the others as they are.
+
+    >>> capital("sales (EUR)")
+    'Sales (EUR)'
+    """
+    return text[:1].upper() + text[1:]
 
 
 def window_to_draw(released: Released, asked: Sequence[Window]) -> str | None:
@@ -304,21 +321,28 @@ def _draw_windows(axes: Axes, picture: ReleasePicture, i: int, name: str) -> Non
         )
         axes.axhline(0, color="black", linewidth=0.8)
     else:
-        few = len(value) <= DOTTED
-        band = f"{sure} band" if i == len(picture.names) - 1 else None
+        few, last, apart = len(value) <= DOTTED, i == len(picture.names) - 1, picture.side_by_side
+        if apart:
+            at = at + ((i - (len(picture.names) - 1) / 2) * 0.6 / len(picture.names) * (right - left))
         axes.plot(
             at,
             value,
             color=colour,
             linestyle=_dash(i),
-            linewidth=1.5,
+            linewidth=1 if apart else 1.5,
             marker="o" if few else "",
             markersize=3.5,
             label=name or "released",
         )
-        axes.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0, label=band)
-        if few:
-            axes.errorbar(at, value, yerr=bars, fmt="none", ecolor=colour, elinewidth=1, capsize=2, alpha=0.8)
+        if apart:
+            axes.errorbar(at, value, yerr=bars, fmt="none", ecolor=colour, elinewidth=1.1, capsize=2)
+            if last:
+                axes.errorbar(at[:0], [], yerr=[], fmt="none", ecolor="#666666", capsize=2, label=f"{sure} error bar")
+                axes.axhline(0, color="black", linewidth=0.8)
+        else:
+            axes.fill_between(at, low, high, color=colour, alpha=0.2, linewidth=0)
+        if last and not apart:
+            axes.fill_between(at[:0], [], [], color="#666666", alpha=0.3, linewidth=0, label=f"{sure} band")
     truth = picture.true_values(name)
     if truth is not None:
         label = TRUE_LABEL if i == len(picture.names) - 1 else None

@@ -124,7 +124,7 @@ def show(file: File, name: OnlyName = None, as_json: AsJson = False) -> None:
         **({"continued by": info.continued_by} if info.continued_by else {}),
         # The settings' own name is empty in a store, and what identifies a mechanism is for programs.
         **{key: value for key, value in settings.items() if key not in ("lane", "name", "identity")},
-        **_in_amounts(info.source, settings["per_person"]),
+        **_in_amounts(info.source, settings["per_person"], stddev),
         "mechanism": repr(stream.mechanism),
         "budget": budget_in_words(stream.budget),
         **one_person,
@@ -139,7 +139,8 @@ def show(file: File, name: OnlyName = None, as_json: AsJson = False) -> None:
         table.add_row(key, Text(str(value)))
     console = Console()
     console.print(table)
-    say(console, promise)
+    unit = _unit(info.source)
+    say(console, promise if unit == 1 else f"{promise} Numbers of this paragraph are in units of {unit}.")
 
 
 @store_app.command()
@@ -225,13 +226,23 @@ def verify(
         raise typer.Exit(BAD_INPUT)
 
 
-def _in_amounts(source: str, per_person: float) -> dict[str, str]:
-    """Return what one person adds at most in the unit of the amounts that are counted, where there is one."""
+def _unit(source: str) -> Decimal:
+    """Return what a whole number stands for, as far as the stream's source says so: 0.01 where cents are counted."""
     try:
-        unit = Decimal(json.loads(source).get("unit") or 1)
+        return Decimal(json.loads(source).get("unit") or 1)
     except (ValueError, AttributeError, ArithmeticError):
+        return Decimal(1)
+
+
+def _in_amounts(source: str, per_person: float, stddev: float) -> dict[str, str]:
+    """Return figures in the unit of the amounts that are counted, where there is one."""
+    unit = _unit(source)
+    if unit == 1:
         return {}
-    return {} if unit == 1 else {"per_person": f"{int(per_person) * unit:,f} ({int(per_person):,} units of {unit})"}
+    return {
+        "stddev of the last release": f"{stddev * float(unit):,.4g} ({stddev:,.0f} units of {unit})",
+        "per_person": f"{int(per_person) * unit:,f} ({int(per_person):,} units of {unit})",
+    }
 
 
 def releases_frame(

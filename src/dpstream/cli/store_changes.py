@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -20,7 +22,10 @@ from dpstream.cli.store_open import (
     store_app,
     stream_named,
 )
-from dpstream.errors import InvalidArgument, StoreCopied
+from dpstream.errors import DpstreamError, InvalidArgument, StepsNotReleased, StoreCopied
+
+if TYPE_CHECKING:
+    from dpstream.store import Store
 
 __all__ = ["adopt", "extend", "limit", "retire"]
 
@@ -82,7 +87,10 @@ def extend(
 
     with existing_store(file) as store:
         stream = chosen(store, stream)
-        made = extend_stream(store, stream, horizon=horizon, until=until, budget=budget, new_name=name)
+        try:
+            made = extend_stream(store, stream, horizon=horizon, until=until, budget=budget, new_name=name)
+        except StepsNotReleased as error:
+            raise _release_first(store, stream, file, error) from None
         parts, everything = store.series(made.name), store.spent()
     steps = "without a last step" if made.horizon is None else f"for {number(made.horizon, 'step')}"
     who = "Both together" if len(parts) == 2 else f"All {len(parts)} together"
@@ -96,6 +104,23 @@ def extend(
     )
     if everything.streams > len(parts):
         say(console, promised(everything))
+
+
+def _release_first(store: Store, name: str, file: Path, error: StepsNotReleased) -> DpstreamError:
+    """Return what is said where rows wait for steps that are not released: the command that releases them."""
+    from dpstream.events.stored_stream import StoredStream
+
+    stream = StoredStream(store, name)
+    if stream.calendar is None:
+        return error
+    last = stream.info.steps_before + error.last
+    stream.calendar.lay_out(last)
+    day = str(stream.calendar.shown(last - 1, 1)[0]).replace(" ", "T")
+    command = ["dpstream", "count", "--store", str(file), "--name", name, "--through", day]
+    return DpstreamError(
+        f"rows wait in {name!r} for steps that are not released yet, up to that of {day}; nothing was changed. Release"
+        f" them first: {shlex.join(command)}"
+    )
 
 
 @store_app.command()

@@ -258,7 +258,9 @@ class CountOptions:
             row_filter=self.row_filter(),
             late=(self.late or "next") if in_ledger else "drop",
             series_start=series_start if in_ledger else None,
-            past_the_end="dpstream store extend starts a stream that carries the total over" if seen else "",
+            past_the_end="dpstream store extend starts a stream that carries the total over"
+            if seen
+            else "a later `until`, or a larger `horizon`, makes room for it",
         )
 
     def kept(self) -> dict[str, Any]:
