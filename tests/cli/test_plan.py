@@ -64,7 +64,7 @@ def test_the_sentence_and_the_table():
         (["--rho", "0.5", "--horizon", "200"], {"horizon": 200, "budget": dp.zcdp(0.5)}),
         (["--epsilon", "1", "--horizon", "200"], {"horizon": 200, "budget": dp.pure_dp(1)}),
         (
-            ["--rho", "0.1", "--horizon", "50", "--bound", "3", "--max-contributions", "4", "--categories", "5"],
+            ["--rho", "0.1", "--horizon", "50", "--per-person", "3", "--max-contributions", "4", "--categories", "5"],
             {"horizon": 50, "budget": dp.zcdp(0.1), "per_person": 12, "shape": (5,)},
         ),
     ],
@@ -116,8 +116,8 @@ def test_without_a_last_step():
 def test_contributions_multiply_the_bound():
     one = answer("--rho", "0.001", "--horizon", "100")
     three = answer("--rho", "0.001", "--horizon", "100", "--max-contributions", "3")
-    six = answer("--rho", "0.001", "--horizon", "100", "--max-contributions", "3", "--bound", "2")
-    as_bound = answer("--rho", "0.001", "--horizon", "100", "--bound", "6")
+    six = answer("--rho", "0.001", "--horizon", "100", "--max-contributions", "3", "--per-person", "2")
+    as_bound = answer("--rho", "0.001", "--horizon", "100", "--per-person", "6")
     assert three["error"] == pytest.approx(3 * one["error"], abs=3)
     assert six["error"] == as_bound["error"]
     text = invoke("--rho", "0.001", "--horizon", "100", "--max-contributions", "3").output
@@ -180,7 +180,7 @@ def test_a_picture(tmp_path, suffix, start):
 def test_the_planned_mechanism_is_drawn_boldly_and_all_settings_are_named(tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr("dpstream.cli.plan_run.save_curves", lambda figure, *_: drawn.append(figure))
-    asked = ("--horizon", "50", "--max-contributions", "3", "--bound", "2", "--categories", "4")
+    asked = ("--horizon", "50", "--max-contributions", "3", "--per-person", "2", "--categories", "4")
     asked += ("--plot", str(tmp_path / "plan.png"))
     assert invoke("--epsilon", "1", "--delta", "1e-6", *asked).exit_code == 0
     assert invoke("--target-error", "20", "--delta", "1e-6", *asked).exit_code == 0
@@ -228,7 +228,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
         (["--rho", "1", "--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
         (["--rho", "nan", "--horizon", "5"], "rho must be a positive, finite number"),
         (["--rho", "1", "--horizon", "5", "--confidence", "1"], "confidence must be a number strictly between 0 and 1"),
-        (["--rho", "1", "--horizon", "5", "--bound", "0"], "--bound must be a whole number of at least 1"),
+        (["--rho", "1", "--horizon", "5", "--per-person", "0"], "--per-person must be a whole number of at least 1"),
         (["--rho", "1", "--horizon", "5", "--max-contributions", "0"], "--max-contributions must be"),
         (["--rho", "1", "--horizon", "5", "--categories", "0"], "--categories must be"),
         (["--rho", "1", "--horizon", "5", "--pure"], "--pure must be used with --target-error"),

@@ -22,7 +22,9 @@ def plan(
     delta: Delta = None,
     horizon: Annotated[int | None, typer.Option(help="How many running totals are released at most.")] = None,
     unbounded: Annotated[bool, typer.Option("--unbounded", help="There is no last release.")] = False,
-    bound: Annotated[int, typer.Option(help="How much one row can add to a count.", rich_help_panel=DATA)] = 1,
+    per_person: Annotated[
+        int, typer.Option(help="How much one row can add to a count, as --per-person of count.", rich_help_panel=DATA)
+    ] = 1,
     max_contributions: Annotated[
         int, typer.Option(help="How many rows of one person are counted, anywhere.", rich_help_panel=DATA)
     ] = 1,
@@ -136,7 +138,7 @@ def _plan_names(given: dict[str, Any], names_per_person: int | None, per_name: i
         "target_error": None,
         "pure": False,
     }
-    plain |= {"objective": "max", "memory": None, "optimal": False, "plot": None, "bound": 1}
+    plain |= {"objective": "max", "memory": None, "optimal": False, "plot": None, "per_person": 1}
     for name, value in plain.items():
         if given.get(name, value) != value:
             raise InvalidArgument(f"--{name.replace('_', '-')}", given[name], "left out with --discover")

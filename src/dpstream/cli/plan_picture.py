@@ -32,13 +32,13 @@ BUDGETS = 60
 
 
 def error_over_steps(
-    mechanism: Mechanism, budget: Budget, words: str, *, bound: float, steps: int, confidence: float
+    mechanism: Mechanism, budget: Budget, words: str, *, per_person: float, steps: int, confidence: float
 ) -> Figure:
     """How far each release may be off, for the planned mechanism and the classic ones; `words` name the settings."""
     figure = new_figure(8.0, 4.8)
     axes = figure.add_subplot()
     for name, one in _shown(mechanism, steps):
-        scale = noise_scale(one, budget, per_person=bound)
+        scale = noise_scale(one, budget, per_person=per_person)
         at = steps_to_draw(one, steps)
         errors = [half_width(noise_at(one, scale, t), confidence) for t in at]
         axes.plot(
@@ -52,7 +52,14 @@ def error_over_steps(
 
 
 def error_over_budget(
-    mechanism: Mechanism, kind: BudgetKind, found: Budget, words: str, *, bound: float, steps: int, confidence: float
+    mechanism: Mechanism,
+    kind: BudgetKind,
+    found: Budget,
+    words: str,
+    *,
+    per_person: float,
+    steps: int,
+    confidence: float,
 ) -> Figure:
     """How the largest error falls with the budget, and where the one that was asked for is."""
     name, amount = next((n, getattr(found, n)) for n in ("rho", "epsilon") if hasattr(found, n))
@@ -60,9 +67,9 @@ def error_over_budget(
     figure = new_figure(8.0, 4.8)
     axes = figure.add_subplot()
     for title, one in _shown(mechanism, steps):
-        errors = [largest_error(one, kind(float(x)), bound, steps, confidence) for x in amounts]
+        errors = [largest_error(one, kind(float(x)), per_person, steps, confidence) for x in amounts]
         axes.plot(amounts, errors, label=_label(title, one is mechanism), **_look(title, one is mechanism))
-    error = largest_error(mechanism, found, bound, steps, confidence)
+    error = largest_error(mechanism, found, per_person, steps, confidence)
     at: dict[str, Any] = {"color": ACCENT, "markersize": 10, "zorder": 4, "linestyle": "none"}
     axes.plot([amount], [error], marker="o", label=f"±{error:,} at {budget_in_words(found)}", **at)
     axes.set_xscale("log")

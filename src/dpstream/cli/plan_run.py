@@ -43,7 +43,7 @@ def run_plan(
     delta: float | None,
     horizon: int | None,
     unbounded: bool,
-    bound: int,
+    per_person: int,
     max_contributions: int,
     categories: int | None,
     windows: str | None,
@@ -61,7 +61,7 @@ def run_plan(
     del unbounded  # the horizon is None then
     check_picture(plot)
     check_probability("confidence", confidence)
-    distance = check_whole("--bound", bound) * check_whole("--max-contributions", max_contributions)
+    distance = check_whole("--per-person", per_person) * check_whole("--max-contributions", max_contributions)
     shape = () if categories is None else (check_whole("--categories", categories),)
     steps = UNBOUNDED_STEPS if horizon is None else horizon
     asked_for = () if windows is None else windows_of(windows)
@@ -74,7 +74,7 @@ def run_plan(
         "memory": memory,
         "optimal": optimal,
     }
-    measured: dict[str, Any] = {"bound": distance, "steps": steps, "confidence": confidence}
+    measured: dict[str, Any] = {"per_person": distance, "steps": steps, "confidence": confidence}
     if target_error is None:
         budget = budget_of(rho, epsilon, delta)
     else:
@@ -84,7 +84,7 @@ def run_plan(
         budget = least_budget(first, kind, target_error, **measured)
     found = ranked(horizon, budget, **wanted)
     if plot is not None:
-        asked = _settings_in_words(horizon, bound, max_contributions, categories, found.windows)
+        asked = _settings_in_words(horizon, per_person, max_contributions, categories, found.windows)
         if target_error is None:
             words = f"{budget_in_words(budget)}; {asked}"
             figure = error_over_steps(found.mechanism, budget, words, **measured)
@@ -102,7 +102,7 @@ def run_plan(
     if as_json:
         settings = {
             "horizon": horizon,
-            "bound": bound,
+            "per_person": per_person,
             "max_contributions": max_contributions,
             "categories": categories,
             "confidence": confidence,
@@ -129,11 +129,11 @@ def run_plan(
 
 
 def _settings_in_words(
-    horizon: int | None, bound: int, max_contributions: int, categories: int | None, windows: tuple[int, ...]
+    horizon: int | None, per_person: int, max_contributions: int, categories: int | None, windows: tuple[int, ...]
 ) -> str:
     """Say everything that the errors depend on but the budget, in two lines."""
     parts = [number(horizon or UNBOUNDED_STEPS, "release") + ("" if horizon else " of a stream without end")]
-    parts += [f"a row adds at most {bound:,}", f"at most {number(max_contributions, 'row')} of one person"]
+    parts += [f"a row adds at most {per_person:,}", f"at most {number(max_contributions, 'row')} of one person"]
     if categories is not None:
         parts.append(f"{categories:,} categor{'y' if categories == 1 else 'ies'}")
     if windows:
@@ -169,15 +169,16 @@ def _window_sentence(window: Window, off: int, confidence: float) -> str:
 
 
 def _rows(found: Plan, measured: dict[str, Any]) -> list[tuple[str, int, float, float]]:
-    """Return of each mechanism its title, error, and largest and mean standard deviation, for the bound asked."""
+    """Return of each mechanism its title, error, and largest and mean standard deviation, for what was asked."""
     rows = []
-    bound, steps, confidence = measured["bound"], measured["steps"], measured["confidence"]
+    per_person, steps, confidence = measured["per_person"], measured["steps"], measured["confidence"]
     for row in found.rows:
         one = row.mechanism
-        scale = noise_scale(one, found.budget, per_person=bound)
+        scale = noise_scale(one, found.budget, per_person=per_person)
         mean = mean_rounded_variance(one, scale, steps) ** 0.5
         largest = rounded_variance(widest_noise(one, scale, steps)) ** 0.5
-        rows.append((mechanism_title(one), largest_error(one, found.budget, bound, steps, confidence), largest, mean))
+        error = largest_error(one, found.budget, per_person, steps, confidence)
+        rows.append((mechanism_title(one), error, largest, mean))
     return rows
 
 

@@ -67,14 +67,14 @@ def mean_rounded_variance(mechanism: Mechanism, scale: float, steps: int) -> flo
     return float(np.dot(between, counts) / steps)
 
 
-def largest_error(mechanism: Mechanism, budget: Budget, bound: float, steps: int, confidence: float) -> int:
+def largest_error(mechanism: Mechanism, budget: Budget, per_person: float, steps: int, confidence: float) -> int:
     """By how much any one of the first `steps` releases is off at most, with this confidence."""
-    scale = noise_scale(mechanism, budget, per_person=bound)
+    scale = noise_scale(mechanism, budget, per_person=per_person)
     return half_width(widest_noise(mechanism, scale, steps), confidence)
 
 
 def least_budget(
-    mechanism: Mechanism, kind: BudgetKind, target: int, *, bound: float, steps: int, confidence: float
+    mechanism: Mechanism, kind: BudgetKind, target: int, *, per_person: float, steps: int, confidence: float
 ) -> Budget:
     """Return the least budget of a kind with which every release is off by at most `target`, with this confidence.
 
@@ -88,7 +88,7 @@ def least_budget(
     target, confidence = check_whole("target_error", target, least=0), check_probability("confidence", confidence)
 
     def enough(amount: float) -> bool:
-        return largest_error(mechanism, kind(amount), bound, steps, confidence) <= target
+        return largest_error(mechanism, kind(amount), per_person, steps, confidence) <= target
 
     # A larger budget means less noise, so that what is enough begins somewhere.
     low, high = 1.0, 1.0
