@@ -80,8 +80,10 @@ portability: .venv/ready
 	$(BIN)/python -m tests.portability.run $(if $(quick),--quick,--write docs/portability.md)
 
 # What a release consists of, in dist/: sdist and wheels, built twice with the same bytes, and a bill of materials.
+# Then it is installed and tried: every Python at hand, lowest versions, no compiler, an empty root.
 package: .venv/ready
 	$(BIN)/python -m tests.package.make_package
+	$(BIN)/python -m tests.package.try_package --write docs/portability.md
 
 # Every figure, table and claim of the paper, measured again: output/paper/report.html.
 paper: .venv/ready

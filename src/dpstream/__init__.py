@@ -55,7 +55,7 @@ __all__ = [
     "pure_dp",
     "zcdp",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Where each public name is: imported when it is first used, since NumPy, SciPy and SQLite take a second to load and
 #: `dpstream --version` needs none of them.

@@ -46,7 +46,8 @@ def main() -> None:
     """Build, compare, check; see the module."""
     tools = environment("package-tools", *PROJECT["optional-dependencies"]["package"])
     last = run("git", "log", "-1", "--format=%ct").strip()
-    first, second = (_built(tools, SCRATCH / "package" / part, last) for part in ("one", "another-folder"))
+    folders = [_copied(SCRATCH / "package" / part) for part in ("one", "another-folder")]
+    first, second = (_built(tools, folder, last) for folder in folders)
     for one, other in zip(first, second, strict=True):
         if one.name != other.name or _digest(one) != _digest(other):
             sys.exit(f"two builds differ: {one.name} {_digest(one)} and {other.name} {_digest(other)}")
@@ -70,14 +71,19 @@ def _digest(file: Path) -> str:
 # -- building ---------------------------------------------------------------------------------------------------------
 
 
-def _built(tools: Path, folder: Path, epoch: str) -> tuple[Path, ...]:
-    """Return the sdist, the wheel for manylinux and, where it can be built, that for musllinux."""
+def _copied(folder: Path) -> Path:
+    """Copy the files that git tracks into an empty folder; return it."""
     shutil.rmtree(folder, ignore_errors=True)
-    source = folder / "source"
     for name in run("git", "ls-files", "-z").split("\0"):
         if name and (ROOT / name).exists():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, source / name)
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / "source" / name)
+    return folder
+
+
+def _built(tools: Path, folder: Path, epoch: str) -> tuple[Path, ...]:
+    """Return the sdist, the wheel for manylinux and, where it can be built, that for musllinux."""
+    source = folder / "source"
     settings = {"SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0"}
     _in(source, settings, str(tools), "-m", "build", "--sdist", "--outdir", str(folder / "raw"))
     (raw,) = (folder / "raw").glob("*.tar.gz")

@@ -29,6 +29,7 @@ PACKAGES = {
     "qemu-aarch64": "qemu-user",
     "qemu-x86_64": "qemu-user",
     "musl-gcc": "musl-tools",
+    "debootstrap": "debootstrap",
 }
 
 
