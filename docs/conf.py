@@ -28,7 +28,7 @@ extensions = [
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_ext", "_generated", "_static", "recorded"]
-suppress_warnings = ["misc.highlighting_failure", "myst.header", "ref.python", "toc.empty_glob"]
+suppress_warnings = ["misc.highlighting_failure", "myst.header", "ref.python"]
 nitpicky = False
 
 # --- text

@@ -90,9 +90,24 @@ def run_all(app: Sphinx) -> None:
                 log.info("not run: %s:%d: %s", page.name, block.line, block.options["not-run"])
 
 
-def hide_answers(_app: Sphinx, _name: str, source: list[str]) -> None:
-    """Take the answers out of the heads of blocks: MyST would read their bars as YAML."""
-    source[0] = re.sub(r"^:answers:.*$", ":answers: given", source[0], flags=re.MULTILINE)
+def adjust_source(app: Sphinx, name: str, source: list[str]) -> None:
+    """Bring a page into the form that MyST needs.
+
+    Answers leave the heads of blocks, since MyST would read their bars as YAML. Links to files outside docs/ lead to
+    the repository or, while it has no address, are their texts. Pages that are listed and not there yet are left out.
+    """
+    text = re.sub(r"^:answers:.*$", ":answers: given", source[0], flags=re.MULTILINE)
+    folder = (DOCS / name).parent
+    repository = app.config.html_theme_options.get("source_repository", "")
+
+    def outside(link: re.Match[str]) -> str:
+        target = (folder / link[2]).resolve()
+        if target.is_relative_to(DOCS) or not target.exists() or not target.is_relative_to(ROOT):
+            return link[0]
+        return f"[{link[1]}]({repository}blob/main/{target.relative_to(ROOT)})" if repository else link[1]
+
+    text = re.sub(r"\[([^\]\n]+)\]\((\.\./[^)#\s]+)\)", outside, text)
+    source[0] = text if (DOCS / "spark.md").exists() else text.replace("\n../spark\n", "\n")
 
 
 class RunBlock(SphinxDirective):
@@ -209,5 +224,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("file", File)
     app.add_html_math_renderer("mathml", (inline_mathematics, None), (block_mathematics, None))
     app.connect("builder-inited", run_all)
-    app.connect("source-read", hide_answers)
+    app.connect("source-read", adjust_source)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
