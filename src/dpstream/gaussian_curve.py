@@ -14,7 +14,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream.balls import working_precision
+
 __all__ = ["gaussian_delta", "gaussian_epsilon", "gaussian_mu"]
+
+#: A larger ε gets the noise of this one: nothing is promised by either, and e^ε stays within what balls can hold.
+LARGEST_EPSILON = 1e9
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -34,18 +39,40 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return _root(lambda e: _log_delta(mu, e) - target, 0.0, high)
 
 
+@lru_cache(maxsize=1024)
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The largest μ whose Gaussian mechanism is (ε, δ)-private."""
-    target = math.log(delta)
-    low, high = 0.0, 1.0
-    while _log_delta(high, epsilon) < target:
+    """The largest double μ whose Gaussian mechanism is (ε, δ)-private: decided in ball arithmetic, the same everywhere.
+
+    Scales of noise are made of it, and neither the search nor a library of special functions may move its last digit.
+    """
+    epsilon = min(epsilon, LARGEST_EPSILON)
+    low, high = 1.0, 2.0
+    while _is_private(high, epsilon, delta):
         low, high = high, 2 * high
-    while low == 0.0:
-        if _log_delta(high / 2, epsilon) < target:
-            low = high / 2
-        else:
-            high /= 2
-    return _root(lambda m: _log_delta(m, epsilon) - target, low, high)
+    while not _is_private(low, epsilon, delta):
+        low, high = low / 2, low
+    while (middle := low + (high - low) / 2) not in (low, high):  # neighbours: 53 halvings at most
+        low, high = (middle, high) if _is_private(middle, epsilon, delta) else (low, middle)
+    return low
+
+
+def _is_private(mu: float, epsilon: float, delta: float) -> bool:
+    """Whether δ(ε) ≤ delta, in ball arithmetic with as many bits as it takes to tell."""
+    import flint
+
+    bits = 128
+    while True:
+        with working_precision(bits):
+            m, e = flint.arb(mu), flint.arb(epsilon)
+            root = m * flint.arb(2).sqrt()
+            # Φ(-x) = erfc(x/√2)/2
+            first, second = ((e - m * m / 2) / root).erfc(), ((e + m * m / 2) / root).erfc()
+            excess = (first - e.exp() * second) / 2 - flint.arb(delta)
+            if excess < 0 or excess > 0:
+                return bool(excess < 0)
+        if bits > 2**16:  # equal, as far as anybody can tell: on the safe side
+            return False
+        bits *= 2
 
 
 def _log_delta(mu: float, epsilon: float) -> float:

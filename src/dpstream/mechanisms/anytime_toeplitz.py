@@ -14,14 +14,15 @@ geometric, so norms of rows and columns have closed forms, level by level, whate
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, ClassVar, cast
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import NoiseLaw, check_noise_law
@@ -30,6 +31,7 @@ from dpstream.mechanisms.fitted_table import read_table
 from dpstream.mechanisms.recurrence import RecurrenceMechanism
 from dpstream.mechanisms.scaled_by_levels import Levels, level_of, levels_to
 from dpstream.mechanisms.scaled_toeplitz import to_float32_precision
+from dpstream.mechanisms.splines import clamped_spline
 from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN
 from dpstream.participation import Participation
 
@@ -114,7 +116,7 @@ class AnytimeToeplitz(RecurrenceMechanism):
         return self._levels.factors(steps)
 
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
-        return SENSITIVITY_MARGIN * participation.times * self._levels.column_bound**0.5, False
+        return SENSITIVITY_MARGIN * participation.times * math.sqrt(self._levels.column_bound), False
 
     def squared_row_norm(self, t: int) -> float:
         return float(self._levels.row_norms(np.array([t]))[0])
@@ -145,10 +147,12 @@ def _table() -> dict[int, dict[str, Any]]:
 def _levels(limit: int) -> Levels:
     """The mechanism of this limit: log p and log q are cubic splines in ln t, taken in the middle of each level."""
     row = _table()[limit]
-    coefficients = np.array([row["log_p"], row["log_q"]]).T
-    knots = np.linspace(0.0, np.log(limit), coefficients.shape[0] - 2)
-    padded = np.concatenate((knots[[0, 0, 0]], knots, knots[[-1, -1, -1]]))
+    pieces = len(row["log_p"]) - 3
+    knots = np.arange(pieces + 1.0) * (portable.log(limit) / pieces)
     starts, widths = levels_to(limit)
-    p, q = np.exp(scipy.interpolate.BSpline(padded, coefficients, 3)(np.log(starts + 0.5 * (widths - 1)))).T.copy()
-    p, q = to_float32_precision(p), to_float32_precision(q)
+    time = portable.log(starts + 0.5 * (widths - 1))
+    p, q = (
+        to_float32_precision(portable.exp(clamped_spline(knots, np.array(row[name], dtype=np.float64), time)))
+        for name in ("log_p", "log_q")
+    )
     return Levels(limit, *zolotarev(8.0 / limit, row["buffers"]), p, q)

@@ -13,6 +13,7 @@ An increment is D_t y_t with y_t = z_t - Σ_{0<j<p} c_j y_{t-j}.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -21,6 +22,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.arguments import check_horizon, check_whole
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.banded_fitting import fit_banded
@@ -171,12 +173,12 @@ class Banded(IncrementMechanism):
             # No two columns share a row, and none has a smaller norm than a later one.
             left_over = self.horizon - b * np.arange(k)
             squares = self._squares[np.minimum(left_over, p)]
-            return SENSITIVITY_MARGIN * (float(k) if self.normalized else float(squares.sum())) ** 0.5, True
+            return SENSITIVITY_MARGIN * math.sqrt(float(k) if self.normalized else portable.total(squares)), True
         lags = np.arange(b, min(p, self.horizon))
         suprema = np.array([self._largest_product(lag) for lag in lags.tolist()])
         single = 1.0 if self.normalized else float(self._squares[min(p, self.horizon)])
         bound = pattern_bound(k, b, single, np.append(lags, lags[-1] + 1).astype(np.float64), suprema)
-        bound = min(bound, k * k * single) ** 0.5
+        bound = math.sqrt(min(bound, k * k * single))
         T = self.horizon
         walked = walked_sensitivity(self.strategy(T), self.increment_scale(1, T), participation)
         if walked is None:

@@ -11,14 +11,15 @@ L = A G with G banded Toeplitz, g_0 = 1, and R = G⁻¹.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.arguments import check_horizon, check_whole
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.banded_fitting import falling_envelope, fit_banded_inverse
@@ -27,7 +28,7 @@ from dpstream.mechanisms.fit_arguments import checked_coefficients, checked_epoc
 from dpstream.mechanisms.increments import IncrementMechanism
 from dpstream.mechanisms.lag_envelope import pattern_bound
 from dpstream.mechanisms.matrix_participation import walked_sensitivity
-from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN, series_product
+from dpstream.mechanisms.toeplitz import SENSITIVITY_MARGIN
 from dpstream.mechanisms.toeplitz_participation import squared_norm_of_first_columns
 from dpstream.participation import Participation
 
@@ -124,11 +125,14 @@ class BandedInverse(IncrementMechanism):
 
     @cached_property
     def _strategy(self) -> NDArray[np.float64]:
-        unit = np.zeros(self.horizon)
-        unit[0] = 1.0
+        p, T = len(self.coefficients), self.horizon
+        later = -np.array(self.coefficients[1:], dtype=np.float64)
+        r = np.zeros(T + p)
+        r[0] = 1.0
         with np.errstate(all="ignore"):
-            r: NDArray[np.float64] = scipy.signal.lfilter([1.0], self.coefficients, unit)
-        return r
+            for t in range(T - 1 if p > 1 else 0):  # what r_t adds to the next ones
+                r[t + 1 : t + p] += later * r[t]
+        return r[:T]
 
     @cached_property
     def _rounding(self) -> float:
@@ -163,7 +167,7 @@ class BandedInverse(IncrementMechanism):
         k, b = participation.times, participation.separation
         r = self._strategy
         margin = SENSITIVITY_MARGIN * (1.0 + self._rounding)
-        single = float(r @ r) ** 0.5
+        single = math.sqrt(portable.dot(r, r))
         if k == 1:
             return margin * single, True
         envelope = falling_envelope(r)
@@ -172,8 +176,8 @@ class BandedInverse(IncrementMechanism):
         if not exact and (r >= 0.0).all():
             # Products of columns at one distance are largest for the first column: no term is negative.
             lags = np.arange(b, r.size + 1, dtype=np.float64)
-            products = series_product(r[::-1], r, r.size)[::-1][b:]
+            products = portable.series_product(r[::-1], r, r.size)[::-1][b:]
             squared = min(squared, pattern_bound(k, b, single**2, lags, products + 1e-12 * single**2))
-        bound = min(squared**0.5, k * single)
+        bound = min(math.sqrt(squared), k * single)
         walked = None if exact else walked_sensitivity(r, None, participation)
         return (margin * bound, exact) if walked is None else (margin * min(walked[0], bound), walked[1])

@@ -16,6 +16,7 @@ log-convex.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import ClassVar, cast
@@ -120,7 +121,7 @@ class BufferedToeplitz(RecurrenceMechanism):
 
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         k, s, T = participation.times, participation.separation, self.horizon
-        single = 1.0 if self.normalized else self._right.products(T, 0) ** 0.5
+        single = 1.0 if self.normalized else math.sqrt(self._right.products(T, 0))
         if k == 1:
             return SENSITIVITY_MARGIN * single, True
         # Positive weights make r nonnegative, decreasing and log-convex, on which both bounds stand.
@@ -130,9 +131,9 @@ class BufferedToeplitz(RecurrenceMechanism):
             steps = np.arange(T, dtype=np.float64)
             weights = self._columns.at(steps)[::-1] if self.normalized else None
             squared = squared_norm_of_first_columns(self._right.at(steps), weights, k, s)
-            return SENSITIVITY_MARGIN * squared**0.5, True
+            return SENSITIVITY_MARGIN * math.sqrt(squared), True
         squared = lag_bound(self._column_product, k, s)
-        return SENSITIVITY_MARGIN * min(squared**0.5, k * single), False
+        return SENSITIVITY_MARGIN * min(math.sqrt(squared), k * single), False
 
     def _column_product(self, lag: int) -> float:
         """Scalar product of columns 0 and `lag` of R, the largest of any two at least so far apart."""
@@ -199,6 +200,11 @@ def _buffers_for(horizon: int) -> int:
     return 8
 
 
+def _half_power(k: int) -> float:
+    """2^(k/2)."""
+    return math.ldexp(math.sqrt(2.0) if k % 2 else 1.0, k // 2)
+
+
 @lru_cache(maxsize=64)
 def _factorisation(horizon: int, buffers: int) -> tuple[Exponentials, Exponentials]:
     """F and F⁻¹A with the ε = 2^(k/2)/T that gives the least max V without normalisation.
@@ -207,7 +213,7 @@ def _factorisation(horizon: int, buffers: int) -> tuple[Exponentials, Exponentia
     """
     found = []
     for k in range(-12, 11):
-        left, right = zolotarev(min(2.0 ** (0.5 * k) / horizon, 0.5), buffers)
+        left, right = zolotarev(min(_half_power(k) / horizon, 0.5), buffers)
         V = left.products(horizon, 0) * right.products(horizon, 0)
         found.append((V, left, right))
     return min(found, key=lambda candidate: candidate[0])[1:]

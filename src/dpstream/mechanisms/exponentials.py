@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
+
+from dpstream import portable
+from dpstream.balls import Ball, rounded
 
 __all__ = ["MOST_BUFFERS", "Exponentials", "equal_columns", "zolotarev"]
 
@@ -29,8 +32,7 @@ class Exponentials:
     @cached_property
     def rates(self) -> NDArray[np.float64]:
         """-ln(1 - g_i)."""
-        rates: NDArray[np.float64] = -np.log1p(-self.gaps)
-        return rates
+        return -portable.log1p(-self.gaps)
 
     def at(self, index: NDArray[np.float64]) -> NDArray[np.float64]:
         """Terms at these indices; between whole numbers, the smooth function through them (from 1/2 on)."""
@@ -39,40 +41,57 @@ class Exponentials:
         for weight, rate in zip(self.weights.tolist(), self.rates.tolist(), strict=True):
             alive = rate * index < 746.0  # beyond that exp gives 0, slowly
             if alive.all():
-                total += weight * np.exp(-rate * index)
+                total += weight * portable.exp(-rate * index)
             elif alive.any():
-                total[alive] += weight * np.exp(-rate * index[alive])
+                total[alive] += weight * portable.exp(-rate * index[alive])
         total[index < 0.5] = 1.0
         return total
 
     def products(self, count: float, lag: int) -> float:
         """Σ_{0 ≤ i < count} of term i times term i + lag, in closed form."""
         w, x = self.weights, self.rates
-        shifted = w * np.exp(-x * lag)
-        first = 1.0 if lag == 0 else float(shifted.sum())
-        return first + float(w @ _geometric(x[:, None] + x[None, :], count - 1) @ shifted)
+        shifted = w * portable.exp(-x * lag)
+        first = 1.0 if lag == 0 else portable.total(shifted)
+        sums = _geometric(x[:, None] + x[None, :], count - 1)
+        return first + portable.total(w[:, None] * sums * shifted[None, :])
 
 
 def _geometric(rate: NDArray[np.float64], count: float) -> NDArray[np.float64]:
     """Σ_{1 ≤ i ≤ count} exp(-rate · i); `count` terms where the rate is 0."""
     flat = rate == 0.0
     safe = np.where(flat, 1.0, rate)
-    return np.where(flat, count, np.exp(-safe) * np.expm1(-safe * count) / np.expm1(-safe))
+    return np.where(flat, count, portable.exp(-safe) * portable.expm1(-safe * count) / portable.expm1(-safe))
 
 
 def zolotarev(epsilon: float, buffers: int) -> tuple[Exponentials, Exponentials]:
     """L and R from the best rational approximation of y^(-1/2) on [ε, 1] with `buffers` poles.
 
-    c_l = ε (sn/cn)²(l K/(2d+1)) with parameter 1 - ε; c_l · c_{2d+1-l} = ε gives the upper half, where cn
-    loses digits.
+    c_l = ε (sn/cn)²(l K/(2d+1)) with parameter 1 - ε; c_l · c_{2d+1-l} = ε gives the upper half.
     """
-    d = buffers
-    quarter = scipy.special.ellipkm1(epsilon)
-    sn, cn, _, _ = scipy.special.ellipj(np.arange(1, d + 1) * (quarter / (2 * d + 1)), 1.0 - epsilon)
-    low = epsilon * (sn / cn) ** 2
+    low = np.array([_zolotarev_point(epsilon, i, buffers) for i in range(1, buffers + 1)], dtype=np.float64)
     c = np.concatenate((low, epsilon / low[::-1]))
     poles, zeros = c[0::2], c[1::2]
     return _partial_fractions(poles, zeros), _partial_fractions(np.concatenate(([0.0], zeros)), poles)
+
+
+@lru_cache(maxsize=4096)
+def _zolotarev_point(epsilon: float, index: int, buffers: int) -> float:
+    """c_l as the nearest double: sn/cn is θ3/θ4 times θ1/θ2 at l/(2d+1) of a quarter period."""
+    import flint
+
+    def point() -> Ball:
+        if epsilon == 1.0:  # sn and cn are sine and cosine
+            tangent = (flint.arb.pi() * index / (2 * (2 * buffers + 1))).tan()
+            return tangent * tangent
+        eps = flint.acb(epsilon)
+        tau = flint.acb(0, 1) * flint.acb.elliptic_k(eps) / flint.acb.elliptic_k(1 - eps)
+        z = flint.acb(index) / (2 * (2 * buffers + 1))
+        theta1, theta2, _, _ = flint.acb.modular_theta(z, tau)
+        _, _, theta3, theta4 = flint.acb.modular_theta(flint.acb(0), tau)
+        ratio = theta3 / theta4 * theta1 / theta2
+        return (eps * ratio * ratio).real
+
+    return rounded(point)
 
 
 def _partial_fractions(poles: NDArray[np.float64], zeros: NDArray[np.float64]) -> Exponentials:
@@ -83,7 +102,8 @@ def _partial_fractions(poles: NDArray[np.float64], zeros: NDArray[np.float64]) -
     weights = np.empty_like(poles)
     for i, pole in enumerate(poles):
         others = np.delete(poles, i)
-        weights[i] = np.prod((zeros - pole) / (1.0 + zeros)) / np.prod((others - pole) / (1.0 + others))
+        above, below = (zeros - pole) / (1.0 + zeros), (others - pole) / (1.0 + others)
+        weights[i] = math.prod(above.tolist()) / math.prod(below.tolist())
     return Exponentials(poles / (1.0 + poles), weights)
 
 
@@ -109,15 +129,21 @@ def equal_columns(right: Exponentials) -> Exponentials:
 
     def differences(logit: NDArray[np.float64]) -> NDArray[np.float64]:
         """g_m - h_k, each as a sum of terms of one sign, for h_k at this logit between g_k and g_{k+1}."""
-        up, down = width * scipy.special.expit(logit), width * scipy.special.expit(-logit)
+        up, down = width * _logistic(logit), width * _logistic(-logit)
         return np.where(above, distance + down, distance - up)
 
     low, high = np.full(g.size, -650.0), np.full(g.size, 650.0)
     for _ in range(70):
         middle = 0.5 * (low + high)
-        positive = 1.0 + (P[:, None] / differences(middle)).sum(axis=0) > 0.0
+        positive = 1.0 + np.add.accumulate(P[:, None] / differences(middle), axis=0)[-1] > 0.0
         low, high = np.where(positive, low, middle), np.where(positive, middle, high)
     logit = 0.5 * (low + high)
-    h = np.minimum(g + width * scipy.special.expit(logit), 1.0 - 2.0**-53)
-    slope = (P[:, None] / differences(logit) ** 2).sum(axis=0)
+    h = np.minimum(g + width * _logistic(logit), 1.0 - 2.0**-53)
+    slope = np.add.accumulate(P[:, None] / np.square(differences(logit)), axis=0)[-1]
     return Exponentials(h, 1.0 / (h * slope))
+
+
+def _logistic(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1/(1 + e^(-x))."""
+    small = portable.exp(-np.abs(x))
+    return np.where(x < 0.0, small, 1.0) / (1.0 + small)

@@ -25,6 +25,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.arguments import check_horizon
 from dpstream.errors import FitNotConverged, InvalidArgument
 from dpstream.mechanisms.base import NoiseLaw, Value, check_noise_law
@@ -141,7 +142,8 @@ class FittedToeplitz(IncrementMechanism):
         """Return the mechanism of this kind with the least error under `participation`.
 
         The result says everything: its poles and zeros are rounded to 12 digits, and a store keeps them. The same
-        arguments give the same mechanism on the same machine; on another one the last digits may differ.
+        arguments give the same mechanism on the same machine; on another one the last digits may differ, and with them
+        the stream: fit once and hand the result on.
 
         Parameters
         ----------
@@ -336,14 +338,14 @@ class FittedToeplitz(IncrementMechanism):
 
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         k, b, T = participation.times, participation.separation, self.horizon
-        single = 1.0 if self.normalized else float(self._strategy.squares(np.array([float(T)]))[0]) ** 0.5
+        single = 1.0 if self.normalized else math.sqrt(self._strategy.squares(np.array([float(T)]))[0])
         if self.scales:
             single = 1.0 / float(scale_factors(self.scales, T, np.arange(1.0, T + 1.0)).min())
         if k == 1:
             return SENSITIVITY_MARGIN * single, True
         if self.interlacing and not self.scales:
-            return SENSITIVITY_MARGIN * self._first_columns(k, b) ** 0.5, True
-        bound = lag_envelope_bound(self._strategy, T, k, b, normalized=self.normalized) ** 0.5
+            return SENSITIVITY_MARGIN * math.sqrt(self._first_columns(k, b)), True
+        bound = math.sqrt(lag_envelope_bound(self._strategy, T, k, b, normalized=self.normalized))
         bound = min(bound * single if self.scales else bound, k * single)
         scale = self.increment_scale(1, T) if self.normalized and T <= LARGEST_GRAM else None
         walked = walked_sensitivity(self.strategy(min(T, LARGEST_GRAM + 1)), scale, participation)
@@ -353,17 +355,17 @@ class FittedToeplitz(IncrementMechanism):
 
     def _first_columns(self, times: int, separation: int) -> float:
         """‖Σ_{q<k} R D⁻¹ e_{qb}‖²: column q has the product v(M_q) · Σ_{p<q} π^((q-p)b)/D_p with those before it."""
-        r, total = self._strategy, 0.0
-        decay = np.exp(r.logs * separation)
-        before: ComplexArray = np.zeros(r.logs.size, dtype=np.complex128)
+        r, total = self._strategy, 0.0  # poles are real here
+        decay = portable.exp(r.logs.real * separation)
+        before = np.zeros(r.logs.size)
         for low in range(0, times, 4096):
             q = np.arange(low, min(low + 4096, times), dtype=np.float64)
             left_over = self.horizon - q * separation
             squares = r.squares(left_over)
             scale = np.sqrt(squares) if self.normalized else np.ones_like(squares)
-            shared = r.partial_weights(left_over)
+            shared = r.partial_weights(left_over).real
             for i in range(q.size):
-                total += float(squares[i] / scale[i] ** 2 + 2.0 * (shared[i] @ before).real / scale[i])
+                total += float(squares[i] / (scale[i] * scale[i]) + 2.0 * portable.dot(shared[i], before) / scale[i])
                 before = decay * (before + 1.0 / scale[i])
         return total
 

@@ -18,13 +18,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dpstream import portable
 from dpstream.mechanisms.base import NoiseLaw, check_noise_law
 from dpstream.mechanisms.convolution import ConvolutionMechanism
 from dpstream.mechanisms.given_numbers import GivenNumbers, given_array, refused
 from dpstream.mechanisms.matrix_participation import UNIT, ColumnGram
-from dpstream.mechanisms.toeplitz import lower_toeplitz, series_product
+from dpstream.mechanisms.toeplitz import lower_toeplitz
 from dpstream.mechanisms.toeplitz_participation import lag_bound, squared_norm_of_first_columns
-from dpstream.mechanisms.verified_inverse import verified_series
+from dpstream.mechanisms.verified_inverse import FFT_UNITS, verified_series
 from dpstream.participation import Participation
 
 __all__ = ["FromCoefficients"]
@@ -99,7 +100,7 @@ class FromCoefficients(GivenNumbers, ConvolutionMechanism):
     def _sensitivity(self, participation: Participation) -> tuple[float, bool]:
         r, error = self._column
         k, s = participation.times, participation.separation
-        single = float(r @ r)
+        single = portable.dot(r, r)
         # Sums of products of r are off by at most so many units of the product of norms, and k² of them are added.
         rounding = (k * k) * (r.size + k * k + 4) * UNIT * 1.01 * single
         if k == 1:
@@ -110,19 +111,19 @@ class FromCoefficients(GivenNumbers, ConvolutionMechanism):
             return self._gram.sensitivity(participation)
         else:
             squared, exact = min(k * k * single, lag_bound(lambda lag: float(self._by_lag[lag]), k, s)), False
-        return (squared + rounding) ** 0.5 * (1 + 4 * UNIT) + k * error, exact
+        return math.sqrt(squared + rounding) * (1 + 4 * UNIT) + k * error, exact
 
     @cached_property
     def _gram(self) -> ColumnGram:
         r, error = self._column
-        return ColumnGram.of(lower_toeplitz(r), error)
+        return ColumnGram.of_toeplitz(r, column_error=error)
 
     @cached_property
     def _by_lag(self) -> NDArray[np.float64]:
         """A bound on |products| of two columns at distance d or more: Σ_i |r_i||r_{i+d}|."""
         r = np.abs(self._column[0])
-        products = series_product(r, r[::-1], 2 * r.size - 1)[r.size - 1 :]
-        lost = 24 * (math.log2(4 * r.size) + 1) * UNIT * float(r @ r)  # as in `verified_inverse`
+        products = portable.series_product(r, r[::-1], 2 * r.size - 1)[r.size - 1 :]
+        lost = FFT_UNITS * (4 * r.size).bit_length() * UNIT * portable.dot(r, r)
         bounds: NDArray[np.float64] = np.maximum.accumulate(products[::-1])[::-1] + lost
         return bounds
 

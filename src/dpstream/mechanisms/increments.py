@@ -69,8 +69,7 @@ class IncrementMechanism(Mechanism):
         return DrawsPerStep(1, 1.0)
 
     def computed_numbers(self) -> Iterator[NDArray[np.float64]]:
-        """Return coefficients of G, what the increments are streamed from, and the scales of sampled steps."""
-        yield self.increments(min(self.horizon, 64))
+        """Return what the increments are streamed from besides the fields, and the scales of sampled steps."""
         yield self.streamed_numbers()
         for first, count in sampled_steps(self.horizon):
             yield self.increment_scale(first, count)

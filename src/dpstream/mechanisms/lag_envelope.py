@@ -26,6 +26,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.mechanisms.exponential_sums import ExponentialSum
 
 __all__ = ["lag_envelope_bound", "pattern_bound"]
@@ -50,7 +51,7 @@ def pattern_bound(times: int, separation: int, single: float, edges: RealArray, 
     cell = np.searchsorted(edges, m * separation, side="right") - 1
     beyond = m * separation >= edges[-1]
     e = np.where(beyond, 0.0, suffix[np.clip(cell, 0, suffix.size - 1)])
-    return float(times * single + 2.0 * ((times - m) @ e))
+    return float(times * single + 2.0 * portable.dot(times - m, e))
 
 
 def lag_envelope_bound(
@@ -67,15 +68,25 @@ def lag_envelope_bound(
     lags = grid(separation, horizon - 1, growth, marks)
     counts = grid(1, horizon - separation, growth, np.empty(0))
     v = r.partial_weights(counts)
-    decay = np.exp(np.outer(r.logs.real, lags))
-    turned = decay * np.exp(1j * np.outer(r.logs.imag, lags))
-    products = np.abs((v @ turned).real)
+    decay = portable.exp(np.multiply.outer(r.logs.real, lags))
+    cosine, sine = portable.cosine_sine(np.multiply.outer(r.logs.imag, lags))
+    sums = np.zeros((counts.size, lags.size))
+    between_lags, between_counts = np.zeros((counts.size, lags.size - 1)), np.zeros((counts.size - 1, lags.size - 1))
     # What interpolation between two lags, and between two counts, can miss.
-    between_lags = (np.abs(v) * np.abs(r.logs) ** 2) @ decay[:, :-1] * _eighths(lags)
-    mu = r.pair_logs
-    bend = np.abs(r.pair_weights * mu**2 / np.expm1(mu))  # of pair (a, b), per exp(mu M)
-    fading = np.einsum("ab,mab->mb", bend, np.exp(np.multiply.outer(counts[:-1], mu.real)))
-    between_counts = fading @ decay[:, :-1] * _eighths(counts)[:, None]
+    for b, log in enumerate(r.logs.tolist()):
+        own = v[:, b]
+        turned = np.multiply.outer(own.real, cosine[b]) - np.multiply.outer(own.imag, sine[b])
+        sums += turned * decay[b]
+        size = np.sqrt(np.square(own.real) + np.square(own.imag)) * (log.real * log.real + log.imag * log.imag)
+        between_lags += np.multiply.outer(size, decay[b, :-1])
+        fading = np.zeros(counts.size - 1)
+        for a in range(r.logs.size):
+            mu = complex(r.pair_logs[a, b])
+            fading += r.bend(a, b) * portable.exp(mu.real * counts[:-1])
+        between_counts += np.multiply.outer(fading, decay[b, :-1])
+    products = np.abs(sums)
+    between_lags *= _eighths(lags)
+    between_counts *= _eighths(counts)[:, None]
     # A cell holds its first corner but not its last: one of a single step holds nothing else.
     rows = np.where(
         np.diff(lags) <= 1.0, products[:, :-1], np.maximum(products[:, :-1], products[:, 1:]) + between_lags
@@ -111,7 +122,7 @@ def _followed_bound(
     terms = np.where(possible, largest[row][:, column], 0.0)
     if times - 1 > r.size:
         terms[-1] *= np.maximum(times - m - r[-1], 0.0)
-    return float(times * single + 2.0 * terms.sum())
+    return float(times * single + 2.0 * portable.total(terms))
 
 
 def grid(first: int, last: int, growth: float, marks: RealArray) -> RealArray:

@@ -13,11 +13,13 @@ G ≥ 0 on P (all x_i equal). So what is wanted is the largest Σ_{i,j∈P} |G_i
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.mechanisms.toeplitz_participation import lag_bound
 from dpstream.participation import Participation
 
@@ -56,7 +58,9 @@ class ColumnGram:
         return cls(right.T @ right, column_error)
 
     @classmethod
-    def of_toeplitz(cls, r: NDArray[np.float64], scale: NDArray[np.float64] | None = None) -> ColumnGram:
+    def of_toeplitz(
+        cls, r: NDArray[np.float64], scale: NDArray[np.float64] | None = None, column_error: float = 0.0
+    ) -> ColumnGram:
         """Return the products of the columns of Toeplitz(r) · diag(1/scale), each added up in the same order.
 
         Columns l apart, of which the later has M entries, have the product Σ_{j<M} r_j r_{j+l}.
@@ -72,7 +76,7 @@ class ColumnGram:
         if scale is not None:
             products /= scale[None, :]
             products /= scale[:, None]
-        return cls(products)
+        return cls(products, column_error)
 
     @property
     def steps(self) -> int:
@@ -89,7 +93,7 @@ class ColumnGram:
         # Each entry of G is off by at most (steps + 2) units of the product of two norms, and k² of them are added.
         largest = float(self._products.diagonal().max(initial=0.0))
         squared += (k * k) * (self.steps + k * k + 4) * UNIT * 1.01 * largest
-        return float(squared**0.5 * (1 + 4 * UNIT) + k * self._column_error), exact
+        return math.sqrt(squared) * (1 + 4 * UNIT) + k * self._column_error, exact
 
     def _squared(self, k: int, s: int) -> tuple[float, bool]:
         G = self._products
@@ -101,7 +105,7 @@ class ColumnGram:
             return self._largest_pair(s), True
         if self._falls:
             pattern = np.arange(k) * s
-            return float(G[np.ix_(pattern, pattern)].sum()), True
+            return portable.total(G[np.ix_(pattern, pattern)]), True
         bound = min(k * k * largest, lag_bound(lambda lag: float(self._by_lag[lag]), k, s))
         if G.size * k <= WALK_LIMIT:
             bound = min(bound, self._walked(k, s))

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.mechanisms.exponentials import Exponentials
 from dpstream.mechanisms.scaled_toeplitz import scaled_factors
 
@@ -51,7 +52,7 @@ class Levels:
         p2, q2 = self.p[level] ** 2, self.q[level] ** 2
         total = q2.copy()
         for pair, rate in enumerate(self._row_rates.tolist()):
-            past = np.exp(-rate * inside) * self._heard[level, pair] + q2 * _sum_from_one(np.array(rate), inside)
+            past = portable.exp(-rate * inside) * self._heard[level, pair] + q2 * _sum_from_one(np.array(rate), inside)
             total += self._row_weights[pair] * past
         return p2 * total
 
@@ -70,7 +71,7 @@ class Levels:
         """Σ_{j<b} exp(-rate (b-j)) q_j² at each level's start b, for each pair of buffers."""
         rates, widths = self._row_rates[None, :], self.widths[:, None]
         arriving = self.q[:, None] ** 2 * _sum_from_one(rates, widths)
-        return _accumulate(np.exp(-rates * widths), arriving)[:-1]
+        return _accumulate(portable.exp(-rates * widths), arriving)[:-1]
 
     @cached_property
     def column_bound(self) -> float:
@@ -82,47 +83,53 @@ class Levels:
         """
         eta, v, v0 = self.right.rates[1:], self.right.weights[1:], float(self.right.weights[0])
         scale = v * self.right.gaps[1:] / (1.0 - self.right.gaps[1:])
-        x, inverse, B = 1.0 / self.p, self.q**-2.0, self.widths
+        x, inverse, B = 1.0 / self.p, 1.0 / np.square(self.q), self.widths
         a, b = np.triu_indices(eta.size)
         pair, twice = eta[a] + eta[b], np.where(a == b, 1.0, 2.0)
 
-        memory = _accumulate(np.exp(-eta * B[:, None]), x[:, None] * _sum_from_one(eta[None, :], B[:, None]))[:-1]
+        memory = _accumulate(portable.exp(-eta * B[:, None]), x[:, None] * _sum_from_one(eta[None, :], B[:, None]))[:-1]
         before = np.append(0.0, x[:-1])
         rise = x - before
-        decay = np.exp(-eta * B[:, None])
+        decay = portable.exp(-eta * B[:, None])
         E = _accumulate(decay, decay * rise[:, None])[:-1]
         A, flat = v * (E + rise[:, None]), v0 * x
-        first = rise + E @ v + v0 * before  # Y at the level's first step
+        first = rise + _added(E * v) + v0 * before  # Y at the level's first step
 
         def own(k: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
             """Sums over the rest of the level, from place k on: Y²/q², filtered Y/q², filtered 1/q²."""
             rest = B - k
-            now = A * np.exp(-eta * k[:, None])
+            now = A * portable.exp(-eta * k[:, None])
             G1, G2 = _sum_from_zero(eta, rest), _sum_from_zero(pair, rest)
-            squares = ((now[:, a] * now[:, b] * G2) @ twice + 2.0 * flat * (now * G1).sum(1) + flat**2 * rest) * inverse
-            full = np.empty((B.size, eta.size, eta.size), dtype=G2.dtype)
-            full[:, a, b] = full[:, b, a] = G2
-            crossed = (np.einsum("mab,mb->ma", full, now) + flat[:, None] * G1) * inverse[:, None]
+            pairs = _added(now[:, a] * now[:, b] * G2 * twice)
+            squares = (pairs + 2.0 * flat * _added(now * G1) + np.square(flat) * rest) * inverse
+            crossed = flat[:, None] * G1
+            for column, (i, j) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+                crossed[:, i] += G2[:, column] * now[:, j]
+                if i != j:
+                    crossed[:, j] += G2[:, column] * now[:, i]
+            crossed *= inverse[:, None]
             at_start = k == 0.0
-            formula = flat + A.sum(1)
-            squares += np.where(at_start, (first**2 - formula**2) * inverse, 0.0)
+            formula = flat + _added(A)
+            squares += np.where(at_start, (np.square(first) - np.square(formula)) * inverse, 0.0)
             crossed += np.where(at_start, (first - formula) * inverse, 0.0)[:, None]
             return squares, crossed, G2 * inverse[:, None]
 
         whole, crossed, square = own(np.zeros(B.size))
         later_whole = np.append(np.cumsum(whole[::-1])[::-1][1:], 0.0)
         later_crossed = _accumulate(decay[::-1], crossed[::-1])[:-1][::-1]
-        later_square = _accumulate(np.exp(-pair * B[:, None])[::-1], square[::-1])[:-1][::-1]
+        later_square = _accumulate(portable.exp(-pair * B[:, None])[::-1], square[::-1])[:-1][::-1]
 
         def parts(k: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
             whole, crossed, square = own(k)
             rest = (B - k)[:, None]
-            u = scale * (np.exp(-eta * k[:, None]) * memory + x[:, None] * _sum_from_one(eta[None, :], k[:, None]))
+            u = scale * (
+                portable.exp(-eta * k[:, None]) * memory + x[:, None] * _sum_from_one(eta[None, :], k[:, None])
+            )
             return (
                 u,
                 whole + later_whole,
-                crossed + np.exp(-eta * rest) * later_crossed,
-                square + np.exp(-pair * rest) * later_square,
+                crossed + portable.exp(-eta * rest) * later_crossed,
+                square + portable.exp(-pair * rest) * later_square,
             )
 
         largest = 0.0
@@ -132,27 +139,34 @@ class Levels:
             end = np.floor((B - 1.0) * (part / PARTS))
             u_end, whole_end, crossed_end, square_end = parts(end)
             stretch = (end - k)[:, None]
-            Y = flat + np.maximum(A * np.exp(-eta * k[:, None]), A * np.exp(-eta * end[:, None])).sum(1)
+            Y = flat + _added(np.maximum(A * portable.exp(-eta * k[:, None]), A * portable.exp(-eta * end[:, None])))
             Y = np.where(k == 0.0, np.maximum(Y, first), Y)
-            taken = (Y * inverse)[:, None] * _sum_from_zero(eta, end - k) + np.exp(-eta * stretch) * crossed_end
+            taken = (Y * inverse)[:, None] * _sum_from_zero(eta, end - k) + portable.exp(-eta * stretch) * crossed_end
             most_u = np.maximum(u, u_end)
             most_crossed = np.maximum(np.maximum(taken, crossed_end), 0.0)
             most_square = np.maximum(square, square_end)
-            bound = whole + 2.0 * (most_u * most_crossed).sum(1) + (most_u[:, a] * most_u[:, b] * most_square) @ twice
+            bound = whole + 2.0 * _added(most_u * most_crossed)
+            bound += _added(most_u[:, a] * most_u[:, b] * most_square * twice)
             largest = max(largest, float(bound.max()))
             k, u, whole, crossed, square = end, u_end, whole_end, crossed_end, square_end
         return largest
 
 
+def _added(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of each row, from its first entry to its last."""
+    sums: NDArray[np.float64] = np.add.accumulate(columns, axis=1)[:, -1]
+    return sums
+
+
 def _sum_from_one(rates: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Σ_{1 ≤ i ≤ count} exp(-rate · i), rates and counts broadcast."""
-    sums: NDArray[np.float64] = np.expm1(-rates * counts) / -np.expm1(rates)
+    sums: NDArray[np.float64] = portable.expm1(-rates * counts) / -portable.expm1(rates)
     return sums
 
 
 def _sum_from_zero(rates: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Σ_{0 ≤ i < count} exp(-rate · i), an array (counts, rates)."""
-    sums: NDArray[np.float64] = np.expm1(-rates[None, :] * counts[:, None]) / np.expm1(-rates)
+    sums: NDArray[np.float64] = portable.expm1(-rates[None, :] * counts[:, None]) / portable.expm1(-rates)
     return sums
 
 

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.mechanisms.exponentials import Exponentials
 from dpstream.mechanisms.toeplitz import lower_toeplitz
 
@@ -99,7 +99,7 @@ class ColumnProducts:
         """No product of two columns at least this far apart exceeds this."""
         total = self.alone[distance:].copy()
         for u, rate, shared in zip(self.u, self.rates.tolist(), self.shared, strict=True):
-            total += np.exp(-rate * distance) * u[: u.size - distance] * shared[distance:]
+            total += float(portable.exp(-rate * distance)) * u[: u.size - distance] * shared[distance:]
         return float(total.max())
 
 
@@ -132,7 +132,7 @@ def _column_blocks(right: Exponentials, p: NDArray[np.float64], q: NDArray[np.fl
     a, b, _ = _pairs(v.size)
     cross, square, rest = _Filters(rates), _Filters(rates[a] + rates[b]), 0.0
     for block in reversed(list(_blocks(x.size))):
-        inverse = q[block][::-1] ** -2.0
+        inverse = 1.0 / np.square(q[block][::-1])
         seen = Y[block][::-1] * inverse
         alone = rest + np.cumsum(Y[block][::-1] * seen)
         rest = float(alone[-1])
@@ -165,32 +165,30 @@ class _Filters:
 
     def __init__(self, rates: NDArray[np.float64]) -> None:
         self.rates = rates
-        self.poles: NDArray[np.float64] = np.exp(-rates)
+        self.poles = portable.exp(-rates)
         # 1 - pole is exact near 1, so this is how far the double is from the pole meant.
-        self.slips: NDArray[np.float64] = np.log1p(-(1.0 - self.poles)) + rates
+        self.slips: NDArray[np.float64] = portable.log1p(-(1.0 - self.poles)) + rates
         self.state: NDArray[np.float64] = np.zeros_like(rates)
-        self.decay: NDArray[np.float64] = np.empty((rates.size, 0))
 
-    def so_far(self, block: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-        """Yield for each pole the sums at every step of the block, the step's own input among them."""
-        return self._run(block, delayed=False)
+    def so_far(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return for each pole, a row each, the sums at every step of the block, the step's own input among them."""
+        before = self.state.copy()
+        sums = portable.one_pole(block, self.poles, before)
+        # What was carried into the block decays by the pole that is meant.
+        meant = portable.exp(-self.rates * block.size)
+        self.state = sums[:, -1] - before * meant * portable.expm1(self.slips * block.size)
+        return sums
 
-    def past(self, block: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-        """Yield for each pole the same sums without the step's own input."""
-        return self._run(block, delayed=True)
+    def past(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the same sums without the step's own input."""
+        before = self.state.copy()
+        sums = self.so_far(block)
+        delayed = np.empty_like(sums)
+        delayed[:, 0] = before
+        delayed[:, 1:] = sums[:, :-1]
+        delayed *= self.poles[:, None]
+        return delayed
 
     def skip(self, block: NDArray[np.float64]) -> None:
         """Take a block in without looking at the sums within it."""
-        if self.decay.shape[1] != block.size:  # the same for all blocks but the last
-            self.decay = np.exp(-np.outer(self.rates, np.arange(block.size - 1, -1, -1, dtype=np.float64)))
-        self.state = self.state * np.exp(-self.rates * block.size) + self.decay @ block
-
-    def _run(self, block: NDArray[np.float64], *, delayed: bool) -> Iterator[NDArray[np.float64]]:
-        for i, pole in enumerate(self.poles.tolist()):
-            state = self.state[i]
-            numerator = [0.0, pole] if delayed else [1.0]
-            sums, end = scipy.signal.lfilter(numerator, [1.0, -pole], block, zi=[pole * state])
-            # `end` is pole · (sum after the block); the carried part decays by the pole that is meant.
-            decay = np.exp(-self.rates[i] * block.size)
-            self.state[i] = end[0] / pole - state * decay * np.expm1(self.slips[i] * block.size)
-            yield sums
+        self.so_far(block)

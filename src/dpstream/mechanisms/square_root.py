@@ -11,6 +11,7 @@ arXiv:2211.05006. The normalisation is ours, after Henzinger, Kalinin, Upadhyay 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import ClassVar
@@ -95,7 +96,7 @@ class SquareRoot(ConvolutionMechanism):
             return SENSITIVITY_MARGIN, True
         weights = self._weights if self.normalized else None
         squared = squared_norm_of_first_columns(self.coefficients(self.horizon), weights, k, s)
-        return SENSITIVITY_MARGIN * squared**0.5, True
+        return SENSITIVITY_MARGIN * math.sqrt(squared), True
 
     def squared_row_norm(self, t: int) -> float:
         f = self.coefficients(t)

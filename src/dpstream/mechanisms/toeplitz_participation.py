@@ -20,6 +20,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream import portable
+
 __all__ = ["lag_bound", "squared_norm_of_first_columns"]
 
 
@@ -41,7 +43,8 @@ def squared_norm_of_first_columns(
     if times < rows:
         summed[times:] -= summed[:-times].copy()
     column = summed.ravel()[:T]
-    return float(column @ column if weights is None else (column * column) @ weights)
+    squares = column * column
+    return portable.total(squares if weights is None else squares * weights)
 
 
 def lag_bound(product_at: Callable[[int], float], times: int, separation: int) -> float:

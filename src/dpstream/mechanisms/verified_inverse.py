@@ -13,10 +13,10 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.errors import InvalidArgument
-from dpstream.mechanisms.toeplitz import reciprocal_series, series_product
 
-__all__ = ["verified_right", "verified_series"]
+__all__ = ["FFT_UNITS", "verified_right", "verified_series"]
 
 #: Unit roundoff of float64.
 UNIT = 2.0**-53
@@ -24,8 +24,10 @@ UNIT = 2.0**-53
 ROUND_UP = 1.0 + 1e-8
 #: A bound on the columns' error above this part of the largest column is refused.
 LARGEST_PART = 1e-3
-#: Up to this many coefficients the series is inverted by substitution, which is more accurate than Newton's iteration.
-DIRECT = 2**12
+#: A Fourier transform of n points loses at most 8 log2(n) units of the norm (Higham, 2nd ed., Theorem 24.2, with room
+#: for the twiddles). `portable.series_product` squares a transform and takes another, 24 log2(n) units of ‖a‖² + ‖b‖²
+#: with ‖b‖ ≤ ‖a‖ ≤ 2‖b‖ after scaling, of which half is the product's: 30 log2(n) units of ‖a‖‖b‖, rounded up.
+FFT_UNITS = 64
 
 
 def verified_right(left: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
@@ -64,18 +66,15 @@ def verified_series(coefficients: NDArray[np.float64]) -> tuple[NDArray[np.float
     """
     T = coefficients.size
     with np.errstate(all="ignore"):
-        if T <= DIRECT:
-            r = np.asarray(scipy.signal.lfilter([1.0], coefficients, np.ones(T)), dtype=np.float64)
-        else:
-            r = np.cumsum(reciprocal_series(coefficients))
-        # An FFT of n points loses at most 8·log2(n) units of the norm (Higham, 2nd ed., Theorem 24.2); three of them.
-        lost = 24 * (math.log2(4 * T) + 1) * UNIT * float(np.linalg.norm(coefficients)) * float(np.linalg.norm(r))
-        residual = np.abs(1.0 - series_product(coefficients, r, T)) + (lost + UNIT) * ROUND_UP
+        r = np.cumsum(portable.reciprocal_series(coefficients))
+        norms = math.sqrt(portable.dot(coefficients, coefficients)) * math.sqrt(portable.dot(r, r))
+        lost = FFT_UNITS * (4 * T).bit_length() * UNIT * norms
+        residual = np.abs(1.0 - portable.series_product(coefficients, r, T)) + (lost + UNIT) * ROUND_UP
         m = np.diff(r, prepend=0.0)
-        inverse = float(np.abs(m).sum()) * ROUND_UP
-        delta = 2 * float(residual.sum()) + 2 * UNIT * float(np.abs(coefficients).sum()) * inverse
-        error = _error(inverse, delta * ROUND_UP, float(np.linalg.norm(residual)) * ROUND_UP)
-        largest = float(np.linalg.norm(r))
+        inverse = portable.total(np.abs(m)) * ROUND_UP
+        delta = 2 * portable.total(residual) + 2 * UNIT * portable.total(np.abs(coefficients)) * inverse
+        error = _error(inverse, delta * ROUND_UP, math.sqrt(portable.dot(residual, residual)) * ROUND_UP)
+        largest = math.sqrt(portable.dot(r, r))
     _check("coefficients", f"{T} coefficients", error, largest)
     r.flags.writeable = False
     return r, error

@@ -7,25 +7,20 @@ docs/exact-rounding.md has the argument.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flint
 
+from dpstream.balls import Ball, working_precision
 from dpstream.mechanisms.base import NoiseLaw
 from dpstream.noise.keystream import Keystream
 
 __all__ = ["Address", "ideal_double", "ideal_draw", "ideal_normal", "nearest_integer"]
 
-Ball = Any  # flint.arb, which has no type information
-
 WORD_BITS = 64  # of a block's halves, and of a float64 draw's fractions before they are extended
 TILE_BITS = 2048
 BLOCKS_PER_TILE = 16
-
-# Arb's working precision is one setting of the whole process.
-_PRECISION = threading.RLock()
 
 
 class Address(NamedTuple):
@@ -45,7 +40,7 @@ def ideal_draw(keystream: Keystream, law: NoiseLaw, address: Address, bits: int)
     slot, tile, lane, width = address
     words = TILE_BITS // width
     extensions = -(-bits // WORD_BITS)
-    with _PRECISION, flint.ctx.workprec(bits + 32):
+    with working_precision(bits + 32):
         if law == "laplace":
             word = _word(keystream, address, lane)
             further = _extensions(keystream, slot, tile * words + lane, extensions)
@@ -65,7 +60,7 @@ def ideal_normal(
 
     `width` is the number of bits of the two words; the working precision is `bits` and 32 more.
     """
-    with _PRECISION, flint.ctx.workprec(bits + 32):
+    with working_precision(bits + 32):
         radius = (-2 * _fraction(first, width, [pair[0] for pair in further]).log()).sqrt()
         angle = 2 * _fraction(second, width, [pair[1] for pair in further])
         return radius * (angle.sin_pi() if sine else angle.cos_pi())
@@ -107,7 +102,7 @@ def nearest_integer(evaluate: Callable[[int], Ball]) -> int:
     """
     bits = 128
     while True:
-        with _PRECISION, flint.ctx.workprec(bits + 32):
+        with working_precision(bits + 32):
             nearest = (evaluate(bits) + 0.5).floor().unique_fmpz()
         if nearest is not None:
             return int(nearest)

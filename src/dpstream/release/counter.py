@@ -98,15 +98,15 @@ class Counter(ReleaseStream, Generic[Released]):
     >>> from dpstream.testing import fixed_key  # leave the key out for real data
     >>> visits = dp.Counter(horizon=365, budget=dp.zcdp(rho=0.5), key=fixed_key("visits"))
     >>> visits.add(132), visits.add(97)  # two days' visits
-    (130, 227)
+    (131, 230)
     >>> visits.extend([120, 0, 141])
-    array([348, 346, 488])
+    array([350, 350, 489])
     >>> visits.t, visits.remaining
     (5, 360)
     >>> visits.estimate()
-    Estimate(value=488, stddev=2.66..., low=483, high=493)
+    Estimate(value=489, stddev=2.66..., low=484, high=494)
     >>> visits.window(3)  # the last three days
-    Estimate(value=261, stddev=3.09..., low=255, high=267)
+    Estimate(value=259, stddev=3.09..., low=253, high=265)
     """
 
     __slots__ = ("_ahead", "_base", "_cells", "_least", "_most", "_next", "_past", "_ready", "_shifted")

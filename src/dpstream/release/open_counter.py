@@ -88,11 +88,11 @@ class OpenCounter:
     >>> terms.threshold
     36
     >>> terms.add({"weather": 152, "flu": 61, "my own name": 1})  # one day's searches
-    {'flu': 55, 'weather': 155}
+    {'flu': 64, 'weather': 149}
     >>> terms.add({"weather": 140, "football": 90})
-    {'flu': 60, 'weather': 297, 'football': 91}
+    {'flu': 63, 'weather': 297, 'football': 89}
     >>> terms.published["flu"]
-    Estimate(value=60, stddev=4.56..., low=51, high=69)
+    Estimate(value=63, stddev=4.56..., low=54, high=72)
     """
 
     __slots__ = ("_by_events", "_capacity", "_limit", "_settings", "_sums", "_turn")

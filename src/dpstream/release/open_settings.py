@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.arguments import check_horizon, check_probability, check_text, check_whole, check_windows
+from dpstream.balls import working_precision
 from dpstream.budget import ApproxDP, Budget, budget_as_json, budget_from_json, check_budget, noise_scale, zcdp
 from dpstream.errors import (
     BudgetError,
@@ -42,6 +43,8 @@ from dpstream.release.settings import LARGEST_SUM, NOISE_ROOM
 
 __all__ = ["OpenSettings", "mechanism_for_names"]
 
+#: Sums of tails that are this close to what is allowed, relative to it, are decided by ball arithmetic.
+UNDECIDED = 1e-9
 #: The threshold looks at the noise of every step.
 MOST_STEPS = 2**20
 #: Floating point computes a tail of the normal law to 1e-13 of itself, a row's norm to 1e-9.
@@ -306,20 +309,39 @@ def _threshold_of(sigmas: tuple[float, ...], counts: tuple[int, ...], most: floa
 
     sigma, times = np.array(sigmas), np.array(counts, dtype=np.float64)
 
-    def reached(threshold: int) -> float:
+    def is_too_low(threshold: int) -> bool:
         # A rounded noise n satisfies 1 + n ≥ τ exactly if the noise is at least τ - 1 - 1/2.
-        return float(times @ ndtr((1.5 - threshold) / sigma))
+        reached = float((times * ndtr((1.5 - threshold) / sigma)).sum())
+        if abs(reached - most) > UNDECIDED * most:
+            return reached > most
+        return _exceeds(sigmas, counts, threshold, most)
 
     low, high = 1, 2
-    while reached(high) > most:
+    while is_too_low(high):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if reached(middle) > most:
+        if is_too_low(middle):
             low = middle
         else:
             high = middle
     return high
+
+
+def _exceeds(sigmas: tuple[float, ...], counts: tuple[int, ...], threshold: int, most: float) -> bool:
+    """Whether Σ_t P(noise of step t ≥ τ - 3/2) > most, in ball arithmetic: the last digit of ndtr decides nothing."""
+    import flint
+
+    bits = 128
+    while bits <= 2**12:
+        with working_precision(bits):
+            root, total = flint.arb(2).sqrt(), flint.arb(0)
+            for sigma, count in zip(sigmas, counts, strict=True):
+                total += count * ((flint.arb(threshold) - flint.arb(1.5)) / (flint.arb(sigma) * root)).erfc() / 2
+            if total > most or total < most:
+                return bool(total > most)
+        bits *= 2
+    return True
 
 
 def _least_threshold(sigma: NDArray[np.float64], most: float) -> int:

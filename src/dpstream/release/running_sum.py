@@ -81,7 +81,7 @@ class RunningSum(ReleaseStream):
     >>> from dpstream.testing import fixed_key  # leave the key out for real data
     >>> total = dp.RunningSum(horizon=100, budget=dp.zcdp(rho=0.5), shape=(3,), key=fixed_key("total"))
     >>> total.add([0.6, 0.0, -0.8])
-    array([ 0.34927368, -0.5342102 , -2.3275757 ], dtype=float32)
+    array([ 5.77536  , -0.7636719, -1.139801 ], dtype=float32)
     >>> total.t, round(total.stddev(), 3)
     (1, 2.253)
     """
