@@ -3,8 +3,9 @@
 usage: python -m tests.integrations.spark.killed FOLDER [POINT[:TIMES]] [--fresh]
 
 POINT is where driver and JVM are killed: "declared before publishing", "declared published", "declared state commit",
-the same for "discovered", or "people"; from the micro-batch, or for the first time after, TIMES. What is published goes
-to FOLDER/published, one file for each call, never overwritten.
+the same for "discovered", or "people"; the first two in the first micro-batch from number TIMES on, the others when the
+point is come to for that time. Only the query that is to be killed is started then. What is published goes to
+FOLDER/published, one file for each call, never overwritten.
 """
 
 import json
@@ -47,21 +48,23 @@ def main(folder: Path, point: str, *, fresh: bool) -> None:
             rows = batch.collect()
             if rows:
                 publish(folder, kind, number, rows)
-            if where == f"{kind} published" and number >= int(least):
+            if rows and where == f"{kind} published" and number >= int(least):
                 sabotage.kill_everything(jvm)
 
         return write
 
-    known = streams.names(300)
-    queries = {
-        "declared": streams.declared(streams.read(spark, folder / "in", 2), known, shards=2, windows=()),
-        "discovered": streams.discovered(streams.read(spark, folder / "in", 2), shards=2, windows=()),
+    events, settings = streams.read(spark, folder / "in"), {"shards": 2, "windows": ()}
+    make = {
+        "declared": lambda: streams.declared(events, streams.names(300), **settings),
+        "discovered": lambda: streams.discovered(events, **settings),
     }
-    if fresh:
-        del queries["discovered"]
+    if fresh or where.startswith("declared"):
+        del make["discovered"]
+    elif where:
+        del make["declared"]
     started = [
-        counts.writeStream.foreachBatch(sink(kind)).option("checkpointLocation", str(folder / f"cp-{kind}")).start()
-        for kind, counts in queries.items()
+        query().writeStream.foreachBatch(sink(kind)).option("checkpointLocation", str(folder / f"cp-{kind}")).start()
+        for kind, query in make.items()
     ]
     for query in started:
         query.processAllAvailable()

@@ -22,7 +22,7 @@ def kill_everything(jvm):
 
 
 def reached(point):
-    """Count how often workers came to a point; kill from the chosen time on."""
+    """Count how often workers came to a point in this run; kill from the chosen time on."""
     wanted, _, times = os.environ.get(POINT, "").partition(":")
     if wanted != point:
         return
@@ -30,19 +30,38 @@ def reached(point):
         file.write(b".")
         count = file.tell()
     if count >= int(times):
-        daemon = os.getppid()
-        jvm = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
-        kill_everything(jvm)
+        kill_everything(_jvm())
 
 
-class KilledDeclared(DeclaredProcessor):
+def _jvm():
+    """Return the process above this worker, and above the one it was forked from, that is Java's."""
+    above = os.getppid()
+    while b"java" not in Path(f"/proc/{above}/cmdline").read_bytes().partition(b"\0")[0]:
+        above = int(Path(f"/proc/{above}/stat").read_text().rpartition(")")[2].split()[1])
+    return above
+
+
+class _AtCommit:
+    """Comes to a point when a task has written its shards, just before Spark commits them."""
+
+    POINT = ""
+    _worked = False
+
+    def _write(self, shard, *, names):
+        super()._write(shard, names=names)
+        self._worked = True
+
     def close(self):
-        reached("declared state commit")
+        if self._worked:  # Spark also opens and closes a processor on the driver, to see its state's schema
+            reached(self.POINT)
 
 
-class KilledDiscovered(DiscoveredProcessor):
-    def close(self):
-        reached("discovered state commit")
+class KilledDeclared(_AtCommit, DeclaredProcessor):
+    POINT = "declared state commit"
+
+
+class KilledDiscovered(_AtCommit, DiscoveredProcessor):
+    POINT = "discovered state commit"
 
 
 class KilledPeople(PeopleProcessor):

@@ -12,16 +12,16 @@ from tests.integrations.spark import sabotage, streams
 from tests.integrations.spark.streams import DAYS
 
 NAMES = streams.names(300)
-#: Where, and from which micro-batch on, or at which time the point is come to.
+#: Where: in the first micro-batch from this number on, or when the point is come to for this time.
 POINTS = [
     "declared before publishing:1",
-    "people:1",
-    "declared published:2",
-    "discovered state commit:5",
-    "discovered published:3",
-    "declared state commit:6",
-    "discovered before publishing:5",
-    "declared published:6",
+    "people:2",
+    "declared published:3",
+    "discovered state commit:2",
+    "discovered published:4",
+    "declared state commit:2",
+    "discovered before publishing:8",
+    "declared published:8",
 ]
 
 
