@@ -97,7 +97,8 @@ def api_pages() -> Iterator[tuple[str, str]]:
             yield f"{module}.{name}", text
     overview.append("## Adapters\n\n| module | for |\n|---|---|")
     for module, what in ADAPTERS.items():
-        if not (Path(main.__file__).parent / "adapters" / f"{module.split('.')[-1]}.py").exists():
+        place = Path(main.__file__).parent / "adapters" / module.split(".")[-1]
+        if not (place.is_dir() or place.with_suffix(".py").exists()):
             continue
         overview.append(f"| [`{module}`]({module}.md) | {what} |")
         yield module, f"# {module}\n\n```{{eval-rst}}\n.. automodule:: {module}\n   :members:\n```\n"
