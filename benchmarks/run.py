@@ -2,7 +2,7 @@
 
 usage: python benchmarks/run.py [NAME ...]
 
-NAME: noise, release, store, count, training, discovery, or a function of one; all of them if left out.
+NAME: noise, release, store, count, training, discovery, serve, or a function of one; all of them if left out.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import count
 import discovery
 import noise
 import release
+import serve
 import store
 import training
 from measure import Row
@@ -52,7 +53,7 @@ def table(rows: list[Row]) -> Table:
 
 def chosen(names: list[str]) -> list[Callable[[], Iterator[Row]]]:
     """The benchmarks of these names, or all; a name that is none is refused before anything is measured."""
-    files = {module.__name__: module.ALL for module in (noise, release, store, count, training, discovery)}
+    files = {module.__name__: module.ALL for module in (noise, release, store, count, training, discovery, serve)}
     known = {suite.__name__: suite for suites in files.values() for suite in suites}
     for name in names:
         if name not in files and name not in known:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,6 +24,9 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+
+
+_RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 class Content(NamedTuple):
@@ -60,7 +62,7 @@ class StrictHeaders:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                message["headers"] = [*message.get("headers", ()), *_RAW]
             await send(message)
 
         await self._app(scope, receive, with_headers if scope["type"] == "http" else send)

@@ -89,6 +89,7 @@ def server_settings(app: Starlette, certificate: tuple[str, str] | None = None) 
         app,
         http="h11",
         log_level="warning",
+        access_log=False,
         server_header=False,
         ssl_certfile=file,
         ssl_keyfile=key,

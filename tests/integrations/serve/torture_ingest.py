@@ -77,7 +77,7 @@ def write(path: str, sabotage: str) -> None:
                 for one in stream.waiting:
                     rows = {"repeated": False, "rows": one.batch.frame.height}
                     self._send({"id": one.number, "status": 200, "answer": rows})
-            time.sleep(0.03)
+            time.sleep(0.2)  # time passes: most kills come here
             really(self)
 
         writer.Writer._commit_all = early
@@ -199,7 +199,10 @@ class Torture:
         for one in clients:
             one.start()
         for i in range(kills):
-            time.sleep(self.chance.uniform(0.0, 0.6))
+            before, patience = sum(self.sent.values()), time.monotonic() + 60
+            while sum(self.sent.values()) == before and time.monotonic() < patience:  # a writer that works is killed
+                time.sleep(0.01)
+            time.sleep(self.chance.uniform(0.0, 0.4))
             if i % 5 == 0:
                 self.look()
             self.kill()
