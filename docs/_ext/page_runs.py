@@ -30,7 +30,7 @@ import termios
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -343,7 +343,13 @@ def record_of(page: Page) -> Path:
 
 def record(page: Page) -> None:
     """Run a page and store what it printed."""
-    results = run_page(page)
+    # What is not shown is not kept: it may speak of the machine.
+    results = [
+        replace(result, outputs=[""] * len(result.outputs))
+        if {"hide", "hide-output"} & block.options.keys()
+        else result
+        for block, result in zip(page.blocks, run_page(page), strict=True)
+    ]
     target = record_of(page)
     target.parent.mkdir(exist_ok=True)
     told = {"blocks": page.fingerprint, "results": [asdict(result) for result in results]}

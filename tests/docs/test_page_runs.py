@@ -103,12 +103,13 @@ def test_shell_blocks_run_on_a_terminal_where_questions_are_answered(tmp_path):
 def test_a_record_of_other_blocks_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(page_runs, "RECORDED", tmp_path / "recorded")
     monkeypatch.setattr(page_runs, "ROOT", tmp_path)
-    told = page(tmp_path, "---\nenvironment: integrations\n---\n```{shell}\necho 1\n```\n")
+    hidden = "\n```{shell}\n:hide-output:\n\nhostname\n```\n"
+    told = page(tmp_path, f"---\nenvironment: integrations\n---\n```{{shell}}\necho 1\n```\n{hidden}")
     assert told.recorded
     with pytest.raises(PageError, match="no record of this page"):
         recorded(told)
     page_runs.record(told)
-    assert recorded(told)[0].outputs == ["1\n"]
+    assert [result.outputs for result in recorded(told)] == [["1\n"], [""]]  # what is not shown is not kept
     with pytest.raises(PageError, match="has changed since"):
         recorded(page(tmp_path, "---\nenvironment: integrations\n---\n```{shell}\necho 2\n```\n"))
 
