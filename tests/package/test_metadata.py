@@ -16,6 +16,7 @@ RELATIVE_LINK = re.compile(r"\]\((?!\w+:|#)")
 
 def test_one_version():
     assert PROJECT["version"] == dpstream.__version__
+    assert f"\n## [{dpstream.__version__}] - 20" in (ROOT / "CHANGELOG.md").read_text()
 
 
 @pytest.fixture
