@@ -169,7 +169,7 @@ def shown_of(path, monkeypatch, days):
     ],
 )
 def test_the_file_shows_nothing_of_names_that_are_not_published(path, monkeypatch, other, tmp_path):
-    """Sizes of files, pages, rows and blobs, after every act and every process. Seen to fail without padding."""
+    """Sizes of files, pages, rows and blobs, after every act and every process."""
     (tmp_path / "other").mkdir()
     monkeypatch.setattr(names_tables, "PART_BYTES", 5000)
     other = [(list(people), [name.strip() for name in names]) for people, names in other]
