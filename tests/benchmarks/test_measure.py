@@ -37,7 +37,7 @@ def test_a_program_that_fails_is_reported(measure):
 
 
 def test_an_unknown_benchmark_is_refused_before_anything_is_measured(tmp_path):
-    for name in ("count", "discovery", "noise", "release", "store", "training"):
+    for name in ("count", "discovery", "noise", "release", "serve", "store", "training"):
         (tmp_path / f"{name}.py").write_text(f"def {name}_one(): ...\nALL = ({name}_one,)\n")
     for name in ("run.py", "measure.py"):
         (tmp_path / name).write_text((FOLDER / name).read_text())

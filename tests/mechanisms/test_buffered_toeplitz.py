@@ -35,7 +35,7 @@ def test_the_inverse_of_the_stored_factor_costs_what_is_stated(T: int, buffers: 
         assert columns.max() ** 0.5 <= m.sensitivity() <= columns.max() ** 0.5 * (1 + 1e-8)
 
 
-@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("normalized", [False, pytest.param(True, marks=pytest.mark.heavy)])
 def test_a_million_steps(normalized: bool) -> None:
     T = 2**20
     started = time.process_time()
@@ -86,7 +86,7 @@ def test_closed_forms_are_the_sums() -> None:
         assert e.products(count, lag) == pytest.approx(terms[:count] @ terms[lag : lag + count], rel=1e-13)
 
 
-@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("normalized", [False, pytest.param(True, marks=pytest.mark.heavy)])
 def test_long_horizons_are_integrated_as_short_ones_are_summed(
     normalized: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,7 +148,7 @@ def test_any_horizon(name, horizon):
     check_stream(mechanism, horizon)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30 if os.environ.get("DPSTREAM_HEAVY") else 8, deadline=None)
 @given(st.sampled_from(sorted(ENDLESS)), st.integers(1, 300))
 def test_any_number_of_steps_without_a_horizon(name, steps):
     mechanism = ENDLESS[name](1)

@@ -54,7 +54,7 @@ def test_scaling_by_the_column_norms_instead_would_understate_the_sensitivity() 
     assert ((R / D[:, None]) ** 2).sum(axis=0).max() == pytest.approx(1.0618, abs=1e-4)
 
 
-@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("normalized", [False, pytest.param(True, marks=pytest.mark.heavy)])
 def test_the_sensitivity_covers_the_inverse_of_the_stored_doubles_at_a_million_steps(normalized: bool) -> None:
     T = 2**20
     m = SquareRoot(T, normalized=normalized)

@@ -114,6 +114,7 @@ def test_the_proven_error_bound_holds_with_room_to_spare():
         assert bound < 1e-10, name
 
 
+@pytest.mark.heavy
 def test_long_recurrences_stay_exact():
     """Two thousand steps of a slow recurrence, some of them held against balls."""
     stream = NoiseStream(BufferedToeplitz(2000), 1e6, dtype="int64", key=fixed_key("long"))

@@ -45,6 +45,7 @@ def _has(feature: str) -> bool:
     return bool(__cpu_features__.get(feature))
 
 
+@pytest.mark.heavy
 def test_numbers_that_noise_is_made_of(elsewhere):
     here, there = other_machine.numbers(FITTED), elsewhere["numbers"]
     assert list(here) == list(there)
@@ -54,6 +55,7 @@ def test_numbers_that_noise_is_made_of(elsewhere):
     assert all(here[name][1:4] == there[name][1:4] for name in changed)
 
 
+@pytest.mark.heavy
 def test_known_answers(elsewhere):
     here, there = other_machine.answers(FITTED), elsewhere["answers"]
     assert list(here) == list(there)

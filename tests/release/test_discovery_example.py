@@ -4,9 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.heavy
 def test_the_page_tells_what_the_example_prints():
     done = subprocess.run(  # noqa: S603
         [sys.executable, str(ROOT / "examples" / "discover_destinations.py")],

@@ -305,7 +305,7 @@ def test_true_data_stands_behind_a_door_that_says_so(path):
             "check_seals", "close", "counter", "describe", "estimate", "limit", "open_counter", "open_names",
             "open_settings", "path", "published_names", "release_values",
             "releases", "retire", "running_sum", "series", "series_values", "set_limit", "settings",
-            "spent", "start_successor", "streams", "true_data", "verify", "window",
+            "spent", "start_successor", "streams", "tokens", "true_data", "verify", "window",
         }  # fmt: skip
 
 

@@ -93,7 +93,7 @@ class NamedCounter:
     >>> from dpstream.testing import fixed_key
     >>> counter = NamedCounter(["rose", "tulip"], 100, dp.zcdp(0.5), key=fixed_key("docs"))
     >>> counter.add({"rose": 12}), counter.add({"rose": 3, "tulip": 40})
-    ({'rose': 10, 'tulip': -1}, {'rose': 16, 'tulip': 40})
+    ({'rose': 14, 'tulip': 3}, {'rose': 15, 'tulip': 39})
     """
 
     def __init__(

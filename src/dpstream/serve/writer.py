@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import select
 import socket
 import sys
 import time
@@ -33,6 +32,7 @@ from dpstream.errors import (
     TooManyPeople,
 )
 from dpstream.events.ingest import Batch, StreamIngest, Taken
+from dpstream.operating_system.waiting import wait_until_readable
 from dpstream.serve.bodies import read_events
 from dpstream.serve.frames import Frames, pack
 from dpstream.serve.steady_clock import SteadyClock
@@ -104,8 +104,7 @@ class Writer:
         self._send({"ready": {"streams": columns, "without": self._without, "tokens": self._tokens_as_json()}})
         following = time.monotonic() + self._settings.commit_every
         while True:
-            ready, _, _ = select.select([self._link], [], [], max(0.0, following - time.monotonic()))
-            if ready:
+            if wait_until_readable(self._link.fileno(), max(0.0, following - time.monotonic())):
                 received = self._link.recv(1 << 18)
                 if not received:
                     return
