@@ -1,6 +1,7 @@
 """Events as files, queries over them, and what one machine says: shared by the tests and by what is killed."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ KEY = fixed_key("spark streams")
 SECRET = "env:DPSTREAM_SPARK_TEST"  # noqa: S105 (where the secret is)
 SCHEMA = "time timestamp, name string, person string"
 START, DAYS = "2026-01-01", 8
+#: What files say of when they were written: this moment, and as many seconds later as their number.
+EPOCH = 1_767_225_600
 ZCDP, APPROX = dp.zcdp(0.5), dp.approx_dp(6, 1e-6)
 LIMIT = 3
 COMMON = {
@@ -44,6 +47,7 @@ def write_day(folder: Path, day: int, rows, number=None):
         for second, name, person in rows:
             moment = None if second is None else (begin + pd.Timedelta(seconds=second)).isoformat()
             file.write(json.dumps({"time": moment, "name": name, "person": person}) + "\n")
+    os.utime(draft, (EPOCH + number, EPOCH + number))  # Spark takes files in the order of their times
     draft.rename(folder / f"{number:04}.json")
 
 
