@@ -17,6 +17,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 import dpstream as dp
 from dpstream.adapters.spark import local_session, running_counts
@@ -100,7 +101,7 @@ def main() -> None:
         )
     steps = write_page(sink, folder / "counts.db", **common | {"names": SHOWN})
     print(f"{steps} steps of {len(PAGES)} pages are published in {sink.path}.")
-    last = sink.read().filter(sink.read()["step"] == steps).filter(sink.read()["name"].is_in(SHOWN))
+    last = sink.read().filter(pl.col("step") == steps, pl.col("name").is_in(SHOWN))
     for row in last.iter_rows(named=True):
         print(f"  {row['name']}: {row['value']:,} ({row['low']:,} to {row['high']:,})")
     print(f"Look at them: dpstream serve {folder / 'counts.db'}")

@@ -341,15 +341,19 @@ def record_of(page: Page) -> Path:
     return RECORDED / f"{page.name.replace('/', '.')}.json"
 
 
-def record(page: Page) -> None:
-    """Run a page and store what it printed."""
-    # What is not shown is not kept: it may speak of the machine.
-    results = [
+def shown_of(page: Page) -> list[Result]:
+    """Run a page; return what it printed without what is not shown, which may speak of the machine."""
+    return [
         replace(result, outputs=[""] * len(result.outputs))
         if {"hide", "hide-output"} & block.options.keys()
         else result
         for block, result in zip(page.blocks, run_page(page), strict=True)
     ]
+
+
+def record(page: Page) -> None:
+    """Run a page and store what it printed."""
+    results = shown_of(page)
     target = record_of(page)
     target.parent.mkdir(exist_ok=True)
     told = {"blocks": page.fingerprint, "results": [asdict(result) for result in results]}

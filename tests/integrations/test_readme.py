@@ -30,4 +30,4 @@ def masked(results):
 @pytest.mark.parametrize("name", [page.name for page in page_runs.pages() if page.recorded])
 def test_a_recorded_page_prints_what_the_site_shows(name):
     page = page_runs.read_page(page_runs.DOCS / f"{name}.md")
-    assert masked(page_runs.run_page(page)) == masked(page_runs.recorded(page))
+    assert masked(page_runs.shown_of(page)) == masked(page_runs.recorded(page))
