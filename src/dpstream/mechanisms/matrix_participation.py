@@ -31,8 +31,8 @@ WALK_LIMIT = 2**31
 TOEPLITZ_WALK_LIMIT = 2**26
 #: Beyond this many steps G, of 128 MB here, is not formed.
 LARGEST_GRAM = 4096
-#: Entries of G that are walked at a time: 32 MB each for a few arrays.
-ENTRIES_AT_ONCE = 2**22
+#: Entries of G that are walked at a time: 8 MB for each of a few arrays.
+ENTRIES_AT_ONCE = 2**20
 #: Unit roundoff of float64.
 UNIT = 2.0**-53
 
@@ -172,13 +172,13 @@ def best_patterns(values: NDArray[np.float64], times: int, separation: int) -> N
     [6.0]
     """
     n, s = values.shape[0], separation
-    best = values.copy()  # up to each row, with as many entries as there were rounds
-    np.maximum.accumulate(values, axis=0, out=best)
+    best = np.maximum.accumulate(values, axis=0)  # up to each row, with as many entries as there were rounds
+    better = np.empty_like(best)
     for entries in range(1, min(times, -(-n // s))):
         first = entries * s  # no more than `entries` of them fit before it
-        better = best.copy()
+        better[:first] = best[:first]
         for t in range(first, n):
             np.add(values[t], best[t - s], out=better[t])
             np.maximum(better[t], better[t - 1], out=better[t])
-        best = better
+        best, better = better, best
     return np.asarray(best[-1], dtype=np.float64) if times else np.zeros(values.shape[1])
