@@ -132,6 +132,7 @@ def test_a_mechanism_by_name(same_noise, tmp_path):
     check_rows(rows, counter(40, dp.zcdp(0.5), mechanism=Honaker(40)), expected(month(), "1d", None))
 
 
+@pytest.mark.heavy
 def test_pieces_do_not_show(same_noise, tmp_path, monkeypatch):
     path = write(month(), tmp_path, "csv")
     arguments = (path, "--time", "when", "--every", "1h", "--rho", 0.5, "--unbounded")

@@ -104,6 +104,7 @@ def test_departures_a_day(flights, path):  # noqa: F811
     check(path, [folder / "flights.csv"], arguments, reference.sum(axis=1), last.stdout, rows="336,776")
 
 
+@pytest.mark.heavy
 def test_departures_by_airport(flights, path):  # noqa: F811
     folder, reference = flights
     arguments = (*DAILY, *BY_AIRPORT, "--rho", "0.5", "--store", path, "--all")

@@ -113,6 +113,7 @@ def in_shell(redirection, *arguments):
     )
 
 
+@pytest.mark.heavy
 def test_closed_standard_streams(tmp_path):
     (tmp_path / "log.csv").write_text("when\n2026-01-01\n")
     usual = ("--time", "when", "--rho", "1", "--horizon", "9", "--from", "2026-01-01", "--through", "2026-01-02")

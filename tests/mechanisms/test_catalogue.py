@@ -47,7 +47,7 @@ def test_what_the_entries_say_is_true():
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("horizon", [20, None])
+@pytest.mark.parametrize("horizon", [20, pytest.param(None, marks=pytest.mark.heavy)])
 def test_what_is_listed_can_serve(horizon, noise):
     budget = dp.zcdp(0.5) if noise == "gaussian" else dp.pure_dp(1)
     names = [entry.name for entry in entries_for(horizon, noise)]

@@ -10,6 +10,7 @@ from .torture import torture
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 
 
+@pytest.mark.heavy
 def test_thirty_kills(path):
     report = torture(path.parent, kills=30, seed=11)
     assert report.clean, report
@@ -17,6 +18,7 @@ def test_thirty_kills(path):
     assert report.releases > 300
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("sabotage", ["durability", "noise"])
 def test_the_driver_can_fail(path, sabotage):
     report = torture(path.parent, kills=12, seed=12, sabotage=sabotage)

@@ -36,7 +36,7 @@ INPUTS = np.random.default_rng(1).integers(-3, 4, 60)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
-@pytest.mark.parametrize("position", [None, 0], ids=["", "positions"])
+@pytest.mark.parametrize("position", [None, pytest.param(0, marks=pytest.mark.heavy)], ids=["", "positions"])
 def test_a_good_counter_passes(path, mechanism, position):
     horizon = None if mechanism.horizon != 1000 else 1000
     for at in range(0, 60, 20):  # three processes, one after the other
