@@ -127,6 +127,7 @@ def test_a_full_disk_says_what_was_spent(here):  # noqa: F811
     assert [int(line.split(",")[2]) for line in again.stdout.splitlines()[1:]] == released
 
 
+@pytest.mark.heavy
 def test_a_file_that_does_not_fit(here):  # noqa: F811
     (here / "log.csv").write_text(LOG)
     (here / "out.csv").write_text("old")

@@ -94,6 +94,7 @@ def test_a_release_appears_as_soon_as_its_step_closes(following, path):  # noqa:
     assert b"6 steps were released in earlier runs" in said
 
 
+@pytest.mark.heavy
 def test_rows_as_steps_are_released_at_once(following, path):  # noqa: F811
     sums = (
         "--every",
@@ -205,6 +206,7 @@ def test_the_clock_closes_steps_of_a_quiet_pipe(following, path):  # noqa: F811
     assert sum(inputs) == inputs[0] == 2
 
 
+@pytest.mark.heavy
 def test_rows_ahead_of_the_clock_close_nothing(following):
     every = ["--time", "when", "--time-zone", "UTC", "--rho", "5e5", "--unbounded", "--through", "now"]
     today = dt.datetime.now(dt.UTC).date()

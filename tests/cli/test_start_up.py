@@ -71,6 +71,7 @@ def test_a_command_that_works_loads_what_it_needs():
     assert {"scipy", "numpy"} <= set(loaded("plan", "--rho", "1", "--horizon", "9")["modules"])
 
 
+@pytest.mark.heavy
 def test_tomorrows_count_does_not_load_what_only_a_fit_needs(tmp_path):
     """scipy.signal, scipy.optimize and scipy.stats take two seconds: the first run may, those of every morning not."""
     log, store = tmp_path / "log.csv", str(tmp_path / "s.db")
@@ -134,6 +135,7 @@ def test_closed_standard_streams(tmp_path):
     assert found.returncode == 0, found.stderr
 
 
+@pytest.mark.heavy
 def test_without_rows_what_has_ended_is_released(tmp_path):
     """As a job of every night may: no file, and nothing on standard input. Without a store it is a mistake."""
     log, store = str(tmp_path / "log.csv"), str(tmp_path / "s.db")
@@ -149,6 +151,7 @@ def test_without_rows_what_has_ended_is_released(tmp_path):
     assert "0 rows read; 2 steps released." in found.stderr
 
 
+@pytest.mark.heavy
 def test_warnings_of_the_library_are_printed_like_others(monkeypatch):
     monkeypatch.setenv("DPSTREAM_KERNEL", "twin")
     found = in_shell("", "audit", "--mechanism", "Binary", "--rho", "0.5", "--trials", "2000")

@@ -120,8 +120,9 @@ def test_show(counts):
 
 
 def test_show_never_shows_sums(path):  # noqa: F811
+    """The noise has a standard deviation of 10^7: a release or a bar equals a sum with a chance below 1e-6."""
     with dp.Store(path) as store:
-        store.counter("a", 10, dp.zcdp(0.001), per_step=10**9).extend([123454321, 123454321])
+        store.counter("a", 10, dp.zcdp(1e-14), per_step=10**9).extend([123454321, 123454321])
     for command in ("show", "list", "releases", "verify"):
         for option in ([], ["--json"]):
             output = invoke(command, path, *([] if command == "list" else ["a"]), *option).output

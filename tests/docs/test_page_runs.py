@@ -114,6 +114,7 @@ def test_a_record_of_other_blocks_is_refused(tmp_path, monkeypatch):
         recorded(page(tmp_path, "---\nenvironment: integrations\n---\n```{shell}\necho 2\n```\n"))
 
 
+@pytest.mark.heavy
 def test_quick_pages_run():
     """A few pages run in every test; `make docs` runs them all."""
     quick = [told for told in page_runs.pages() if told.head.get("quick") == "true"]

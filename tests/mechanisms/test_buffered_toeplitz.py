@@ -86,7 +86,8 @@ def test_closed_forms_are_the_sums() -> None:
         assert e.products(count, lag) == pytest.approx(terms[:count] @ terms[lag : lag + count], rel=1e-13)
 
 
-@pytest.mark.parametrize("normalized", [False, pytest.param(True, marks=pytest.mark.heavy)])
+@pytest.mark.heavy
+@pytest.mark.parametrize("normalized", [False, True])
 def test_long_horizons_are_integrated_as_short_ones_are_summed(
     normalized: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

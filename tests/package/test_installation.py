@@ -23,6 +23,7 @@ def in_a_bare_installation(program, *arguments):
     )
 
 
+@pytest.mark.heavy
 def test_the_library_works():
     found = in_a_bare_installation("""
 from dpstream import *

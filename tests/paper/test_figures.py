@@ -61,6 +61,7 @@ def test_figure_4a_is_flat_for_smooth_trees_only():
     assert 16.7 < max(values["Leaner smooth tree (ours)"]) < 16.8
 
 
+@pytest.mark.heavy
 def test_figure_4b_has_the_factor_of_the_paper():
     data = figure_4b.compute(True, ignore)
     last = {row["mechanism"]: row["V"] for row in data.rows if row["T"] == figure_4b.LAST}
