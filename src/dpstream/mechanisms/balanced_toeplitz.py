@@ -67,8 +67,8 @@ class BalancedToeplitz(RecurrenceMechanism):
     Parameters
     ----------
     horizon
-        The number of releases, at most 2^24. Computing the sensitivity takes about two seconds at 2^20 and
-        half a minute at 2^24.
+        The number of releases, at most 2^24. Computing the sensitivity takes about two seconds at 2^20, and
+        longer in proportion beyond.
     buffers
         How many vectors a stream remembers. Left out: 4 up to 2^10 steps, 5 to 2^14, 6 to 2^18, 7 to 2^22, 8
         beyond, fewer below 16. The scales are fitted for that number; more buffers cost a few percent of error, fewer
