@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 
-from dpstream.serve.figures import slug_of
+from dpstream.serve.shown_stream import slug_of
 
 from .conftest import EVIL, Served
 

@@ -12,7 +12,7 @@ import pytest
 
 import dpstream as dp
 from dpstream.mechanisms import SmoothBinary
-from dpstream.serve.figures import slug_of
+from dpstream.serve.shown_stream import slug_of
 from dpstream.store import PublishedStore
 
 from .conftest import DAYS, EVIL, SOURCE, WARDS, Served, open_visits

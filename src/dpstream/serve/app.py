@@ -20,12 +20,13 @@ from starlette.routing import Route
 from dpstream.errors import DpstreamError, InvalidArgument, StoreError, StreamUnknown
 from dpstream.serve.answers import Content, StrictHeaders, answer
 from dpstream.serve.downloads import MEDIA_TYPES, REGISTRY, as_file, registry_file, stream_summary
-from dpstream.serve.figures import Figures, thinned
+from dpstream.serve.figures import Figures
 from dpstream.serve.intake import EventIntake, IntakeLimits, Refused
 from dpstream.serve.live import LiveReleases
 from dpstream.serve.metrics import MEDIA_TYPE, metrics_text
 from dpstream.serve.openapi import openapi_document
 from dpstream.serve.pages import error_page, overview_page, stream_page
+from dpstream.serve.shown_stream import thinned
 from dpstream.serve.static_files import static_file
 from dpstream.serve.writer_link import WriterLink
 
@@ -145,6 +146,9 @@ class _Site:
         slug, _, form = file.partition(".")  # names in addresses have no dots
         if form not in ("html", REGISTRY, *MEDIA_TYPES):
             raise HTTPException(404)
+        find = request.query_params.get("find", "").strip()
+        if form == "html" and find:  # as many as people can think of, so they are not kept
+            return answer(request, await run_in_threadpool(self._found_page, slug, find))
 
         def make() -> Content:
             stream = self._figures.stream_of(slug)
@@ -155,6 +159,9 @@ class _Site:
             return Content.of(as_file(stream, stream.table, form), MEDIA_TYPES[form])
 
         return answer(request, await self._kept(f"/streams/{file}", make))
+
+    def _found_page(self, slug: str, find: str) -> Content:
+        return Content.of(stream_page(self._figures.stream_of(slug), live=True, find=find), HTML)
 
     # -- the API ------------------------------------------------------------------------------------------------------
 
@@ -180,9 +187,7 @@ class _Site:
 
         def make() -> Content:
             stream = self._figures.stream(name)
-            frame = stream.between(query.get("from"), query.get("to"))
-            if "category" in query:
-                frame = stream.only(frame, query["category"])
+            frame = stream.between(query.get("from"), query.get("to"), query.get("category"))
             frame = thinned(frame, query.get("points"))
             return Content.of(as_file(stream, frame, form), MEDIA_TYPES[form])
 

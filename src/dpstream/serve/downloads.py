@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import polars.selectors as cs
 
-from dpstream.serve.figures import StreamFigures
+from dpstream.serve.shown_stream import ShownStream
 from dpstream.store.composition import budget_as_json
 
 __all__ = ["MEDIA_TYPES", "REGISTRY", "as_file", "as_records", "data_package", "registry_file", "stream_summary"]
@@ -24,7 +24,7 @@ MEDIA_TYPES = {
 REGISTRY = "registry.json"
 
 
-def as_file(stream: StreamFigures, frame: pl.DataFrame, form: str) -> bytes:
+def as_file(stream: ShownStream, frame: pl.DataFrame, form: str) -> bytes:
     """Return releases in one of the forms of `MEDIA_TYPES`."""
     if form == "parquet":
         packed = io.BytesIO()
@@ -37,7 +37,7 @@ def as_file(stream: StreamFigures, frame: pl.DataFrame, form: str) -> bytes:
     )
 
 
-def registry_file(stream: StreamFigures) -> bytes:
+def registry_file(stream: ShownStream) -> bytes:
     """Return the draft for OpenDP's registry of deployments."""
     return json.dumps(stream.registry_entry, indent=1, ensure_ascii=False).encode("utf-8", "replace")
 
@@ -47,7 +47,7 @@ def as_records(frame: pl.DataFrame) -> list[dict[str, Any]]:
     return _with_text(frame).with_columns(cs.decimal().cast(pl.Float64)).to_dicts()
 
 
-def stream_summary(stream: StreamFigures) -> dict[str, Any]:
+def stream_summary(stream: ShownStream) -> dict[str, Any]:
     """Return what the list of streams tells of one."""
     info = stream.info
     return {
@@ -56,14 +56,17 @@ def stream_summary(stream: StreamFigures) -> dict[str, Any]:
         "steps": stream.t,
         "steps_left": info.remaining,
         "every": stream.every,
-        "categories": list(stream.names),
+        "discovers": stream.discovers,
+        "names": len(stream.names),
+        # Names that are discovered may be very many: their releases list them.
+        "categories": [] if stream.discovers else list(stream.names),
         "budgets": [budget_as_json(part.budget) for part in stream.parts],
         "ended": info.retired,
         "protection": stream.protection,
     }
 
 
-def data_package(streams: Sequence[StreamFigures]) -> bytes:
+def data_package(streams: Sequence[ShownStream]) -> bytes:
     """Return a description of the CSV files of an export, as Frictionless Data's data packages have it."""
     kinds = {"step": "integer", "start": "string", "category": "string"}
     resources = [
@@ -76,8 +79,8 @@ def data_package(streams: Sequence[StreamFigures]) -> bytes:
             "encoding": "utf-8",
             "description": stream.protection,
             "schema": {
-                "fields": [{"name": name, "type": kinds.get(name, "number")} for name in stream.table.columns],
-                "primaryKey": ["step", "category"] if stream.names else ["step"],
+                "fields": [{"name": name, "type": kinds.get(name, "number")} for name in stream.select(1, 0).columns],
+                "primaryKey": ["step", "category"] if stream.names or stream.discovers else ["step"],
             },
         }
         for stream in streams

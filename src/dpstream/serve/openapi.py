@@ -15,7 +15,7 @@ def openapi_document(*, ingest: bool = False) -> dict[str, Any]:
     ends = [
         _parameter("from", "query", "The first step, or a date."),
         _parameter("to", "query", "The last step, or a date."),
-        _parameter("category", "query", "Only this category."),
+        _parameter("category", "query", "Only this category, or this discovered name."),
         _parameter("points", "query", "Releases of at most so many steps, evenly; 2 to 1,000,000."),
         _parameter("format", "query", "csv, json or parquet; json if the request does not say text/csv."),
     ]
@@ -45,7 +45,8 @@ def openapi_document(*, ingest: bool = False) -> dict[str, Any]:
     }
     events = {
         "200": {
-            "description": "Server-sent events `release`, one a step; id is the step.",
+            "description": "Server-sent events `release`, one a step; id is the step. Their data are the releases of"
+            " the step, or, of a stream that discovers names, its number and how many names are published by then.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         },
         "400": _problem("An `after` or Last-Event-ID that is no step."),
@@ -162,6 +163,8 @@ _SCHEMAS: dict[str, Any] = {
             "steps": {"type": "integer"},
             "steps_left": {"type": ["integer", "null"]},
             "every": {"type": ["string", "null"]},
+            "discovers": {"type": "boolean"},
+            "names": {"type": "integer"},
             "categories": {"type": "array", "items": {"type": "string"}},
             "budgets": {"type": "array", "items": {"type": "object"}},
             "ended": {"type": "boolean"},

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 from urllib.parse import quote
 
 import polars as pl
 
 from dpstream.events.number_words import number
+from dpstream.events.windows import Window
 from dpstream.serve.elements import Element, element, html_text
-from dpstream.serve.figures import StreamFigures
 from dpstream.serve.pictures import MOST_CHART_POINTS, bar_picture, chart_data, sparkline, total_picture
+from dpstream.serve.shown_stream import ShownStream
 from dpstream.store.composition import in_words
 
 __all__ = ["error_page", "overview_page", "stream_page"]
 
 #: So many of the last rows are in the table of a page; the downloads have all of them.
 ROWS_SHOWN = 30
+#: So many of the largest categories are in the table of the overview.
+LARGEST_SHOWN = 5
 #: So many categories, those with the largest totals, have pictures of their own.
 CATEGORIES_DRAWN = 24
+#: Of a search fewer: its page is made for one reader.
+FOUND_DRAWN = 12
+#: Longer names are cut where they are read; downloads and the API have them whole.
+LONGEST_SHOWN = 80
 DOWNLOADS = {"csv": "CSV", "json": "JSON", "parquet": "Parquet"}
 
 
-def overview_page(streams: Sequence[StreamFigures], *, live: bool = False) -> bytes:
+def overview_page(streams: Sequence[ShownStream], *, live: bool = False) -> bytes:
     """Return the page that lists every stream.
 
     Parameters
@@ -40,22 +46,29 @@ def overview_page(streams: Sequence[StreamFigures], *, live: bool = False) -> by
     return _page("Private running totals", main, root="", events=events)
 
 
-def stream_page(stream: StreamFigures, *, live: bool = False) -> bytes:
-    """Return the page of one stream; see `overview_page`."""
+def stream_page(stream: ShownStream, *, live: bool = False, find: str = "") -> bytes:
+    """Return the page of one stream; see `overview_page`.
+
+    Parameters
+    ----------
+    find
+        Draw the categories whose names hold this text, instead of the largest.
+    """
     events = f"/api/streams/{quote(stream.name, safe='')}/events-stream?after={stream.t}" if live else None
     body: list[Element | None] = [
         element("p", element("a", "All streams", href="../index.html"), class_="back"),
-        element("h1", stream.name),
+        element("h1", _short(stream.name)),
         _state(stream),
-        _numbers_now(stream),
+        _numbers_now(stream, ROWS_SHOWN if stream.discovers else LARGEST_SHOWN),
     ]
     if stream.t:
-        body += _search(stream)
-        body += _charts(stream)
-        body += [_table(stream)]
+        body += _search(stream, find, live=live)
+        body += _charts(stream, find)
+        body += [] if stream.discovers else [_table(stream)]
     body += [_downloads(stream), _protection(stream)]
     finer = f"/api/streams/{quote(stream.name, safe='')}/releases" if live else None
-    return _page(stream.name, element("main", *body, id="content", data_releases=finer), root="../", events=events)
+    main = element("main", *body, id="content", data_releases=finer)
+    return _page(_short(stream.name), main, root="../", events=events)
 
 
 def error_page(status: int, message: str) -> bytes:
@@ -102,14 +115,15 @@ def _notice() -> Element:
     )
 
 
-def _card(stream: StreamFigures) -> Element:
+def _card(stream: ShownStream) -> Element:
     address = f"streams/{stream.slug}.html"
     spark = None
     if stream.t > 1:
-        spark = sparkline(_spark_values(stream), f"The course of {stream.name}")
+        what = "Names published in" if stream.discovers else "The course of"
+        spark = sparkline(stream.course, f"{what} {_short(stream.name)}")
     return element(
         "section",
-        element("h2", element("a", stream.name, href=address)),
+        element("h2", element("a", _short(stream.name), href=address)),
         spark,
         _numbers_now(stream),
         _state(stream),
@@ -117,23 +131,18 @@ def _card(stream: StreamFigures) -> Element:
     )
 
 
-def _spark_values(stream: StreamFigures) -> list[float]:
-    if stream.windows and stream.t > 3:
-        frame = stream.bars(stream.windows[0])
-        by = "from"
-    else:
-        frame, by = stream.table, "step"
-    return frame.group_by(by, maintain_order=True).agg(pl.col("value").cast(pl.Float64).sum())["value"].to_list()
-
-
-def _state(stream: StreamFigures) -> Element:
+def _state(stream: ShownStream) -> Element:
     info, parts = stream.info, []
     if not stream.t:
         parts.append("Nothing is released yet.")
-    elif "start" in stream.table.columns:
-        parts.append(f"Released up to {_cell(stream.table['start'][-1])} ({number(stream.t, 'step')}).")
+    elif (date := stream.date_of(stream.t)) is not None:
+        parts.append(f"Released up to {_cell(date)} ({number(stream.t, 'step')}).")
     else:
         parts.append(f"{number(stream.t, 'step')} released.")
+    if stream.discovers:
+        parts.append(
+            f"{number(len(stream.names), 'name')} published; a name appears once enough people have brought it."
+        )
     if info.retired:
         parts.append("The stream has ended.")
     elif info.remaining is not None:
@@ -148,22 +157,32 @@ def _state(stream: StreamFigures) -> Element:
     return element("p", " ".join(parts), class_="state")
 
 
-def _numbers_now(stream: StreamFigures) -> Element | None:
+def _numbers_now(stream: ShownStream, most: int = LARGEST_SHOWN) -> Element | None:
     """The last total and the last windows; of categories those that are largest."""
-    frame = stream.last_windows
-    if frame is None:
+    frame = stream.last_windows if not stream.names else stream.largest
+    if frame is None or not frame.height:
         return None
-    largest = frame.sort("value", descending=True, maintain_order=True).head(5) if stream.names else frame
-    heads = [element("th", "", scope="col") if stream.names else None, element("th", "total", scope="col")]
+    shown, several = frame.head(most), bool(stream.names)
+    heads = [element("th", "name" if stream.discovers else "category", scope="col")] if several else []
+    heads += [element("th", "since", scope="col")] if stream.discovers else []
+    heads += [element("th", "total", scope="col")]
     heads += [element("th", f"last {window.words}", scope="col") for window in stream.windows]
     rows = []
-    for row in largest.iter_rows(named=True):
-        cells: list[Element | None] = [element("th", str(row["category"]), scope="row") if stream.names else None]
+    for row in shown.iter_rows(named=True):
+        cells = [element("th", _short(str(row["category"])), scope="row")] if several else []
+        cells += [element("td", _since(stream, row["since"]))] if stream.discovers else []
         for prefix in ("", *(window.name for window in stream.windows)):
             value = row[prefix or "value"]
-            cells.append(element("td", _cell(value), element("small", f" ±{_cell(row[_of(prefix, 'high')] - value)}")))
+            if value is None:  # it was not published yet when the window began
+                cells.append(element("td", "–"))
+                continue
+            off = row[f"{prefix}_high" if prefix else "high"] - value
+            cells.append(element("td", _cell(value), element("small", f" ±{_cell(off)}")))
         rows.append(element("tr", *cells))
-    caption = f"The {len(largest)} largest of {len(stream.names)} categories" if len(stream.names) > 5 else "Now"
+    kind = "names" if stream.discovers else "categories"
+    caption = f"The {shown.height} largest of {len(stream.names):,} {kind}" if frame.height > most else "Now"
+    if stream.discovers:
+        caption += "; – where a name was published after the window began"
     table = element(
         "table",
         element("caption", caption),
@@ -171,84 +190,110 @@ def _numbers_now(stream: StreamFigures) -> Element | None:
         element("tbody", *rows),
         class_="now",
     )
-    return _scrolling(table, f"{stream.name}: {caption}")
+    return _scrolling(table, f"{_short(stream.name)}: {caption}")
 
 
-def _of(prefix: str, name: str) -> str:
-    return f"{prefix}_{name}" if prefix else name
+def _since(stream: ShownStream, step: int) -> str:
+    if not step:
+        return "declared"
+    date = stream.date_of(step)
+    return f"step {step:,}" if date is None else _cell(date)
 
 
 # -- a stream ---------------------------------------------------------------------------------------------------------
 
 
-def _search(stream: StreamFigures) -> list[Element]:
-    if len(stream.names) < 6:
+def _search(stream: ShownStream, find: str, *, live: bool) -> list[Element]:
+    """A server looks among all categories; a script, where there is one, among those that are drawn."""
+    if len(stream.names) <= LARGEST_SHOWN and not find:
         return []
-    label = element("label", "Find a category ", element("input", type="search", id="find", autocomplete="off"))
-    return [element("p", label, class_="find", hidden="hidden")]
+    what = "Find a name " if stream.discovers else "Find a category "
+    field = element("input", type="search", id="find", name="find", value=find or None, autocomplete="off")
+    label = element("label", what, field)
+    if not live or len(stream.names) <= CATEGORIES_DRAWN:
+        return [element("p", label, class_="find", hidden="hidden")]
+    address = f"{stream.slug}.html"
+    button = element("button", "Find", type="submit")
+    return [element("form", label, " ", button, class_="find", role="search", method="get", action=address)]
 
 
-def _charts(stream: StreamFigures) -> list[Element]:
-    drawn: list[str] = list(stream.names)
-    if len(drawn) > CATEGORIES_DRAWN:
-        last = stream.table.tail(len(drawn)).sort("value", descending=True, maintain_order=True)
-        drawn = last["category"].head(CATEGORIES_DRAWN).to_list()
-    subjects: list[str | None] = [*drawn] or [None]
-    found = []
+def _charts(stream: ShownStream, find: str) -> list[Element]:
+    subjects, note = _drawn(stream, find)
+    found = [] if note is None or not find else [element("p", note)]
     for window in stream.windows:
-        if stream.bars(window)["from"].n_unique() < 2:  # which the numbers at the top say
-            continue
-        figures = [_bars(stream, window, name) for name in subjects]
-        title = element("h2", f"Each {window.words}" if window.count > 1 else f"Each {window.words.split()[1]}")
-        found.append(element("section", title, element("div", *figures, class_="several" if drawn else None)))
-    totals = [_total(stream, name) for name in subjects]
-    found.append(
-        element("section", element("h2", "Running total"), element("div", *totals, class_="several" if drawn else None))
-    )
-    if len(drawn) < len(stream.names):
-        note = f"Pictures show the {len(drawn)} largest of {len(stream.names):,} categories; the downloads have all."
+        # A single bar says what the numbers at the top say.
+        figures = [_bars(stream, window, name, len(subjects)) for name in subjects]
+        drawn = [figure for figure in figures if figure is not None]
+        if drawn:
+            title = element("h2", f"Each {window.words}" if window.count > 1 else f"Each {window.words.split()[1]}")
+            found.append(element("section", title, _side_by_side(stream, drawn)))
+    if subjects:
+        totals = [_total(stream, name, len(subjects)) for name in subjects]
+        found.append(element("section", element("h2", "Running total"), _side_by_side(stream, totals)))
+    if note is not None and not find:
         found.append(element("p", note))
     return found
 
 
-def _bars(stream: StreamFigures, window: Any, name: str | None) -> Element:
-    frame = _only(stream.bars(window), name)
-    label = f"{name or stream.name}: bars of {window.words} with 95 % bands"
-    data = chart_data(frame, "bars", name or stream.name, _points(stream))
-    return _figure(bar_picture(frame, label), data, name, _last_words(frame))
+def _drawn(stream: ShownStream, find: str) -> tuple[list[str | None], str | None]:
+    """Which categories are drawn ([None]: the stream has none), and what is said of it."""
+    kind = "names" if stream.discovers else "categories"
+    if find:
+        names = stream.find(find)
+        if not names:
+            return [], f"None of {len(stream.names):,} {kind} holds “{_short(find)}”."
+        shown = "it is drawn" if len(names) == 1 else f"the {min(len(names), FOUND_DRAWN)} largest are drawn"
+        holds = "holds" if len(names) == 1 else "hold"
+        return [
+            *names[:FOUND_DRAWN]
+        ], f"{len(names):,} of {len(stream.names):,} {kind} {holds} “{_short(find)}”; {shown}."
+    if not stream.names:
+        return ([] if stream.discovers else [None]), None
+    if len(stream.names) <= CATEGORIES_DRAWN and not stream.discovers:
+        return [*stream.names], None
+    assert stream.largest is not None  # noqa: S101
+    drawn = stream.largest["category"].head(CATEGORIES_DRAWN).to_list()
+    if len(drawn) == len(stream.names):
+        return drawn, None
+    return drawn, f"Pictures show the {len(drawn)} largest of {len(stream.names):,} {kind}; the downloads have all."
 
 
-def _total(stream: StreamFigures, name: str | None) -> Element:
-    frame = _only(stream.table, name)
-    label = f"{name or stream.name}: running total with its 95 % band"
-    data = chart_data(frame, "total", name or stream.name, _points(stream))
-    return _figure(total_picture(frame, label), data, name, _last_words(frame))
+def _side_by_side(stream: ShownStream, figures: list[Element]) -> Element:
+    return element("div", *figures, class_="several" if stream.names else None)
 
 
-def _points(stream: StreamFigures) -> int:
-    """How many points a chart of this stream has at most: fewer each where there are many charts."""
-    return max(200, MOST_CHART_POINTS // max(1, min(len(stream.names), CATEGORIES_DRAWN)))
+def _bars(stream: ShownStream, window: Window, name: str | None, pictures: int) -> Element | None:
+    frame = stream.bars(window, name)
+    if frame["from"].n_unique() < 2:
+        return None
+    shown = _short(name or stream.name)
+    data = chart_data(frame, "bars", shown, _points(pictures))
+    return _figure(bar_picture(frame, f"{shown}: bars of {window.words} with 95 % bands"), data, name, frame)
 
 
-def _last_words(frame: pl.DataFrame) -> str:
+def _total(stream: ShownStream, name: str | None, pictures: int) -> Element:
+    frame, shown = stream.totals(name), _short(name or stream.name)
+    data = chart_data(frame, "total", shown, _points(pictures))
+    return _figure(total_picture(frame, f"{shown}: running total with its 95 % band"), data, name, frame)
+
+
+def _points(pictures: int) -> int:
+    """How many points a chart has at most: fewer each where there are many charts."""
+    return max(200, MOST_CHART_POINTS // max(1, pictures))
+
+
+def _figure(picture: Element, data: str, name: str | None, frame: pl.DataFrame) -> Element:
     last = frame.row(-1, named=True)
     part = "" if last.get("complete", True) else ", so far"
-    return f"last: {_cell(last['value'])} ±{_cell(last['high'] - last['value'])}{part}"
-
-
-def _figure(picture: Element, data: str, name: str | None, last: str) -> Element:
-    caption = element("figcaption", element("b", name) if name else None, f" {last}")
+    words = f" last: {_cell(last['value'])} ±{_cell(last['high'] - last['value'])}{part}"
+    caption = element("figcaption", element("b", _short(name)) if name else None, words)
     return element("figure", caption, picture, data_chart=data, data_name=name)
 
 
-def _only(frame: pl.DataFrame, name: str | None) -> pl.DataFrame:
-    return frame if name is None else frame.filter(pl.col("category") == name)
-
-
-def _table(stream: StreamFigures) -> Element:
+def _table(stream: ShownStream) -> Element:
     frame = stream.table.tail(ROWS_SHOWN).reverse()
     heads = [element("th", name, scope="col") for name in frame.columns]
-    rows = [element("tr", *(element("td", _cell(cell)) for cell in row)) for row in frame.iter_rows()]
+    rows = [element("tr", *(element("td", _short(_cell(cell))) for cell in row)) for row in frame.iter_rows()]
     caption = "All releases" if stream.table.height <= ROWS_SHOWN else f"The last {ROWS_SHOWN} rows; downloads have all"
     table = element(
         "table", element("caption", caption), element("thead", element("tr", *heads)), element("tbody", *rows)
@@ -261,14 +306,14 @@ def _scrolling(table: Element, label: str) -> Element:
     return element("div", table, class_="wide", tabindex="0", role="region", aria_label=label)
 
 
-def _downloads(stream: StreamFigures) -> Element:
+def _downloads(stream: ShownStream) -> Element:
     links: list[Element | str] = []
     for suffix, title in DOWNLOADS.items():
         links += [element("a", title, href=f"{stream.slug}.{suffix}", download=f"{stream.slug}.{suffix}"), " "]
     return element("section", element("h2", "Download"), element("p", *links, class_="downloads"))
 
 
-def _protection(stream: StreamFigures) -> Element:
+def _protection(stream: ShownStream) -> Element:
     """In words for everyone; folded away what exactly is promised, and the draft for a registry."""
     exact = element("details", element("summary", "The promise in full"), *(element("p", w) for w in stream.promises))
     registry = element("a", "Draft for OpenDP's registry (JSON)", href=f"{stream.slug}.registry.json")
@@ -280,6 +325,13 @@ def _protection(stream: StreamFigures) -> Element:
         element("p", registry),
         class_="protection",
     )
+
+
+def _short(text: str) -> str:
+    """Return a name, cut in its middle if it is too long to be read."""
+    if len(text) <= LONGEST_SHOWN:
+        return text
+    return f"{text[: LONGEST_SHOWN - 20]}…{text[-12:]} ({len(text):,} characters)"
 
 
 def _cell(value: object) -> str:

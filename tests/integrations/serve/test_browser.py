@@ -11,7 +11,7 @@ from playwright.sync_api import expect, sync_playwright
 import dpstream as dp
 from dpstream.serve import live
 from dpstream.serve.export import export_site
-from dpstream.serve.figures import slug_of
+from dpstream.serve.shown_stream import slug_of
 from tests.serve.conftest import EVIL, Served, made, open_visits, path  # noqa: F401
 
 #: Debian's; Playwright's own browser need not be there.

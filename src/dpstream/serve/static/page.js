@@ -90,7 +90,7 @@
     const figures = [...document.querySelectorAll("figure[data-chart]")];
     const find = document.getElementById("find");
     if (find) {
-      find.closest("p").hidden = false;
+      find.closest(".find").hidden = false;
       find.addEventListener("input", () => {
         for (const figure of document.querySelectorAll("figure[data-name]")) {
           figure.hidden = !figure.dataset.name.toLowerCase().includes(find.value.toLowerCase());
