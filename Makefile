@@ -98,7 +98,7 @@ paper: .venv/ready
 	@touch $@
 
 DOCS_PYTHON ?= .venv-docs/bin/python
-docs: .venv-docs/ready
+docs: $(if $(filter .venv-docs/%,$(DOCS_PYTHON)),.venv-docs/ready)
 	$(DOCS_PYTHON) -m sphinx --fail-on-warning --keep-going --quiet --jobs 2 --builder html docs build/site
 	$(DOCS_PYTHON) docs/_ext/look_at_site.py build/site
 

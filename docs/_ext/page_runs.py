@@ -177,7 +177,8 @@ class _Workplace:
             "LINES": "50",
             "TERM": "dumb",
             "NO_COLOR": "1",
-            "PYTHONPATH": str(HERE / "fixed_randomness"),
+            # The package beside the pages runs, also when another copy is installed.
+            "PYTHONPATH": f"{HERE / 'fixed_randomness'}:{ROOT / 'src'}",
             "MPLBACKEND": "agg",
             "MPLCONFIGDIR": str(fonts),
             "DPSTREAM_PAGE": self.page.name,

@@ -1,17 +1,13 @@
 """Sphinx: shows the blocks of `page_runs` with what they printed, and mathematics without a network.
 
-All pages run before Sphinx reads them, two at a time. What a page printed is kept in build/pages as long as neither its
-blocks nor the package change.
+All pages run before Sphinx reads them, two at a time; `kept_pages` keeps what they printed.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,14 +15,14 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.utils.math import latex2mathml
-from page_runs import DOCS, ROOT, Page, PageError, Result, pages, recorded, run_page
+from kept_pages import Shown, package_fingerprint, results_of, seconds_last_time, write_times
+from page_runs import DOCS, ROOT, PageError, Result, pages
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 log = logging.getLogger(__name__)
-KEPT = ROOT / "build" / "pages"
 LANGUAGES = {
     ".py": "python",
     ".toml": "toml",
@@ -41,29 +37,6 @@ LANGUAGES = {
 }
 
 
-def package_fingerprint() -> str:
-    """Changes with every change of the package, of the examples and of what runs the pages."""
-    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "src").rglob("*.[ch]"), *(ROOT / "examples").rglob("*.py")]
-    files += [*(DOCS / "_ext").rglob("*.py")]
-    return hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in sorted(files))).hexdigest()
-
-
-def results_of(page: Page, package: str) -> list[Result]:
-    """What a page prints: from its record, as kept, or from a run now."""
-    if page.recorded:
-        return recorded(page)
-    kept = KEPT / f"{page.name.replace('/', '.')}.json"
-    stamp = page.fingerprint + package
-    if kept.exists():
-        told = json.loads(kept.read_text())
-        if told["stamp"].startswith(page.fingerprint) if not package else told["stamp"] == stamp:
-            return [Result(**result) for result in told["results"]]
-    results = run_page(page)
-    KEPT.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps({"stamp": stamp, "results": [asdict(result) for result in results]}))
-    return results
-
-
 def run_all(app: Sphinx) -> None:
     """Run every page; fail with all that went wrong."""
     found = pages()
@@ -72,15 +45,19 @@ def run_all(app: Sphinx) -> None:
         found = [page for page in found if wanted in page.name]
     # For writers: what a page printed is kept until its blocks change, whatever becomes of the package.
     package = "" if os.environ.get("DPSTREAM_KEEP_PAGES") else package_fingerprint()
+    found.sort(key=seconds_last_time, reverse=True)
+    shown: dict[str, Shown] = {}
     results: dict[str, dict[int, Result]] = {}
     wrong = []
-    with ThreadPoolExecutor(2) as workers:
+    with ProcessPoolExecutor(2) as workers:
         runs = {page.name: (page, workers.submit(partial(results_of, page, package))) for page in found}
         for name, (page, run) in runs.items():
             try:
-                results[name] = dict(zip((block.line for block in page.blocks), run.result(), strict=True))
+                shown[name] = run.result()
+                results[name] = dict(zip((block.line for block in page.blocks), shown[name].results, strict=True))
             except PageError as error:
                 wrong.append(str(error))
+    write_times(shown)
     if wrong:
         raise ExtensionError("\n\n".join(wrong))
     app.dpstream_results = results  # type: ignore[attr-defined]

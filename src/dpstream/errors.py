@@ -19,7 +19,8 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · SourceError
       · SourceMissing, SourceDamaged, ColumnMissing, EventsUnreadable, RowRefused
     · TrainingError
-      · GradientMismatch, GradientNotFinite, ParametersChanged, BatchUnexpected, ExampleTooSoon
+      · TrainingEnded (also a HorizonExceeded), BatchUnexpected, ExampleTooSoon
+      · GradientMismatch, GradientNotFinite, ParametersChanged
       · KeyInUse, KeyOfAnotherRun, StepsMissing, StepsReleased
     · SettingsError
       · SettingsMissing, SettingsUnreadable, SettingUnknown
@@ -349,8 +350,8 @@ class StoreDamaged(StoreError):
     """Something in the file is not what was written: a seal does not fit, or SQLite cannot read it."""
 
     message = (
-        "{path} is damaged: {what}. Nothing was released. Put the newest backup back, or end the streams"
-        " with store.retire(name) and go on under new names"
+        "{path} is damaged: {what}. Nothing was released. Put the newest backup back, or end each stream"
+        " (dpstream store retire FILE NAME; in Python, store.retire(name)) and go on under new names"
     )
     path: str
     what: str
@@ -429,8 +430,8 @@ class StoreOutdated(StoreError):
     message = (
         "the stream {name!r} in this file {found}, but {known}: this is an old backup or a copy. Going on would"
         " publish used noise under new data, which gives the data away. Safe ways out: put the newest file back;"
-        " or store.retire(name), which ends the stream and keeps its releases, and a new stream under another"
-        " name, with its own noise and its own budget"
+        " or end this stream, whose releases are kept (dpstream store retire FILE {name}; in Python,"
+        " store.retire({name!r})), and open a new one under another name, with its own noise and its own budget"
     )
     name: str
     found: str
@@ -640,6 +641,16 @@ class ForkedStore(StoreError, ForkedStream):
 
 class TrainingError(_ErrorWithFields):
     """Something is wrong with a step of private training; nothing was stepped."""
+
+
+class TrainingEnded(HorizonExceeded, TrainingError):
+    """A step after the last one of a training; the model is finished, and can be used and shown."""
+
+    message = (
+        "step {step} is past the end of this training: its noise and its budget are for {horizon} steps. Nothing was"
+        " stepped. To train longer, begin again with more: make_private(..., epochs=...), or horizon=... where you"
+        " count steps yourself"
+    )
 
 
 class GradientMismatch(TrainingError, ValueError):

@@ -7,6 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import dpstream as dp
 from dpstream.cli.app import CommandGroup
 from dpstream.cli.init import init as init_command
 from dpstream.errors import SourceMissing
@@ -64,11 +65,13 @@ def test_yes_takes_the_guesses_but_no_categories(visits):
     assert "No categories are taken: ward could be one." in told
     assert "Written: visits.toml. Look at it, then publish: dpstream count visits.csv --settings visits.toml" in told
     assert tomllib.loads((visits / "visits.toml").read_text()) == {
-        "time": "seen_at", "every": "1d", "time_zone": "UTC", "from": "2026-01-01", "until": "2026-12-31",
-        "user": "patient", "max_contributions": 3, "epsilon": 1, "delta": 1e-6, "store": "visits.db",
+        "name": "visits", "time": "seen_at", "every": "1d", "time_zone": "UTC", "from": "2026-01-01",
+        "until": "2026-12-31", "user": "patient", "max_contributions": 3, "epsilon": 1, "delta": 1e-6,
+        "store": "visits.db",
     }  # fmt: skip
     assert len(counted("visits.csv", "--settings", "visits.toml", "--through", "2026-01-26")) == 26
-    assert (visits / "visits.db").exists()
+    with dp.Store(visits / "visits.db") as store:
+        assert [info.name for info in store.streams()] == ["visits"]
     # The command line wins.
     refused(count("visits.csv", "--settings", "visits.toml", "--epsilon", 2), "--epsilon 1.0 --delta 1e-06, but")
 
@@ -83,8 +86,8 @@ def test_questions_and_what_the_answers_mean(visits, monkeypatch):
     assert "Over 53 steps. A smaller ε protects better" in told
     assert "In the first rows it holds Surgery, general, north." in told
     assert tomllib.loads((visits / "w.toml").read_text()) == {
-        "time": "seen_at", "every": "1w", "time_zone": "Europe/Vienna", "from": "2025-12-29", "until": "2027-01-03",
-        "by": "ward", "values": ["Surgery, general", "north"], "undeclared": "other",
+        "name": "w", "time": "seen_at", "every": "1w", "time_zone": "Europe/Vienna", "from": "2025-12-29",
+        "until": "2027-01-03", "by": "ward", "values": ["Surgery, general", "north"], "undeclared": "other",
         "epsilon": 0.5, "delta": 1e-6, "store": "w.db",
     }  # fmt: skip
     rows = counted("visits.csv", "--settings", "w.toml", "--through", "2026-01-18")

@@ -57,7 +57,7 @@ def test_of_a_store_and_on_a_page(path, tmp_path):  # noqa: F811
     assert made.exit_code == 0, made.output
     shown = CliRunner().invoke(app, ["store", "protect-text", str(store), "visits"])
     assert shown.output == file.read_text()
-    entry = CliRunner().invoke(app, ["store", "protect-text", str(store), "visits", "--json"])
+    entry = CliRunner().invoke(app, ["store", "protect-text", str(store), "--json"])  # of the only stream
     assert json.loads(entry.output) == json.loads(file.with_suffix(".json").read_text())
     again = tmp_path / "again.txt"
     CliRunner().invoke(app, ["store", "protect-text", str(store), "visits", "--output", str(again)])

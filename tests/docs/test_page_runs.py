@@ -8,6 +8,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 
+import kept_pages  # noqa: E402
 import page_runs  # noqa: E402
 from page_runs import PageError, commands, read_page, recorded, run_page  # noqa: E402
 
@@ -112,6 +113,26 @@ def test_a_record_of_other_blocks_is_refused(tmp_path, monkeypatch):
     assert [result.outputs for result in recorded(told)] == [["1\n"], [""]]  # what is not shown is not kept
     with pytest.raises(PageError, match="has changed since"):
         recorded(page(tmp_path, "---\nenvironment: integrations\n---\n```{shell}\necho 2\n```\n"))
+
+
+def test_a_page_runs_once_for_its_blocks_and_the_package_and_its_time_is_listed(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept_pages, "KEPT", tmp_path / "pages")
+    monkeypatch.setattr(kept_pages, "TIMES", tmp_path / "times.txt")
+    told = page(tmp_path, f"```{{shell}}\necho run >> {tmp_path}/runs; for i in {{1..30000}}; do :; done\n```\n")
+    shown = [kept_pages.results_of(told, package) for package in ("one", "one", "two", "")]
+    assert (tmp_path / "runs").read_text() == "run\n" * 2  # not again for the same package, nor for writers
+    assert shown[1] == shown[0]
+    assert [one.results for one in shown] == [shown[0].results] * 4
+    assert shown[0].processor > 0
+    kept_pages.write_times({"quick": kept_pages.Shown([], 0.1, 0.1), "slow": kept_pages.Shown([], 2, 3)})
+    listed = [line.split() for line in (tmp_path / "times.txt").read_text().splitlines()[1:]]
+    assert listed == [["3.0", "2.0", "slow"], ["0.1", "0.1", "quick"], ["3.1", "2.1", "all", "pages"]]
+
+
+def test_pages_run_the_package_beside_them(tmp_path):
+    asked = "import importlib.util as i; print(i.find_spec('dpstream').origin)"
+    (shown,) = run_page(page(tmp_path, f'```{{shell}}\npython -c "{asked}"\n```\n'))
+    assert shown.outputs == [f"{DOCS.parent}/src/dpstream/__init__.py\n"]
 
 
 @pytest.mark.heavy

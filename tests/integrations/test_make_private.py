@@ -146,7 +146,7 @@ def test_the_budget_covers_all_epochs_and_says_what_is_spent():
         assert optimizer.get_epsilon(1e-5) == spent[-1] == pytest.approx(optimizer.spent().epsilon, rel=1e-9)
     assert spent[0] < spent[1] < spent[2] == pytest.approx(8, rel=1e-9)
     assert len(engine.accountant) == 18
-    with pytest.raises(HorizonExceeded):
+    with pytest.raises(HorizonExceeded, match=r"for 18 steps.*make_private\(\.\.\., epochs="):
         train(net, optimizer, batches)
     other = private(engine=engine, batches=DataLoader(batches.dataset, batch_size=10))  # the same data once more
     train(*other)

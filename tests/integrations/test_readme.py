@@ -22,12 +22,21 @@ def test_training_works_as_pasted(tmp_path, monkeypatch):
     names["optimizer"].close()
 
 
-def masked(results):
-    """What was printed, without numbers: they may differ in the last digits from machine to machine."""
-    return [[re.sub(r"[-+]?\d[\d.,e+-]*", "0", text) for text in result.outputs] for result in results]
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]\d+)?")
+
+
+def words_and_numbers(results):
+    """What was printed, number by number: trained models differ a little from machine to machine."""
+    texts = [text for result in results for text in result.outputs]
+    return [NUMBER.sub("#", text) for text in texts], [found for text in texts for found in NUMBER.findall(text)]
 
 
 @pytest.mark.parametrize("name", [page.name for page in page_runs.pages() if page.recorded])
 def test_a_recorded_page_prints_what_the_site_shows(name):
+    """Words and whole numbers, such as releases of Spark, must be equal; numbers with decimals may be 3 % apart."""
     page = page_runs.read_page(page_runs.DOCS / f"{name}.md")
-    assert masked(page_runs.shown_of(page)) == masked(page_runs.recorded(page))
+    words, numbers = words_and_numbers(page_runs.shown_of(page))
+    recorded_words, recorded_numbers = words_and_numbers(page_runs.recorded(page))
+    assert words == recorded_words
+    for now, then in zip(numbers, recorded_numbers, strict=True):
+        assert now == then or ("." in now and float(now) == pytest.approx(float(then), rel=0.03)), (now, then)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.arguments import check_whole
-from dpstream.errors import BatchUnexpected, ExampleTooSoon, HorizonExceeded, InvalidArgument, StateError
+from dpstream.errors import BatchUnexpected, ExampleTooSoon, InvalidArgument, StateError, TrainingEnded
 from dpstream.participation import Participation
 
 __all__ = ["BatchOrder", "FixedBatches"]
@@ -150,7 +150,7 @@ class BatchOrder:
         for batch in rest:
             step += 1
             if self.horizon is not None and step > self.horizon:
-                raise HorizonExceeded(horizon=self.horizon, step=step)
+                raise TrainingEnded(horizon=self.horizon, step=step)
             chosen = [int(i) for i in batch]
             self._charge(step, np.array(chosen, dtype=np.int64))
             yield chosen

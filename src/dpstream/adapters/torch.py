@@ -180,7 +180,7 @@ class PrivateGradients:
 
         Raises
         ------
-        GradientMismatch, GradientNotFinite, ParametersChanged, HorizonExceeded, StepsReleased
+        GradientMismatch, GradientNotFinite, ParametersChanged, TrainingEnded, StepsReleased
             Before anything is changed.
         """
         self.check_next_step()

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.adapters.run_key import RunKey
-from dpstream.errors import HorizonExceeded, InvalidArgument, StateError
+from dpstream.errors import InvalidArgument, StateError, TrainingEnded
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise import NoiseStream
 from dpstream.noise.draws import NARROW, STEPS_LIMIT
@@ -163,7 +163,7 @@ class TrainingNoise:
         """Return the number of the next step; refuse one past the horizon, or one that was released before."""
         step = self._t + 1 + self._interrupted
         if step > self.settings.horizon:
-            raise HorizonExceeded(horizon=self.settings.horizon, step=step)
+            raise TrainingEnded(horizon=self.settings.horizon, step=step)
         self._run_key.check(step - 1)
         return step
 

@@ -118,12 +118,13 @@ class Audit:
         )
 
     def __str__(self) -> str:
-        name, risk = Promise(self.budget).name, 1 - self.certificate.confidence
+        promise, risk = Promise(self.budget), 1 - self.certificate.confidence
+        name = promise.name
         trials = self.certificate.first_trials + self.certificate.second_trials
         found = (
-            f"{self.budget!r} promises {name} = {self.promised:.4g}. In {trials:,} trials the releases gave away"
-            f" at least {name} = {self.measured:.4g}, {100 * self.ratio:.0f} % of it (by the {self.statistic},"
-            f" change number {self.pair + 1}; wrong with a chance of {risk:.2g} at most)."
+            f"The budget promises {name} = {self.promised:.4g}{promise.proviso}. In {trials:,} trials the releases"
+            f" gave away at least {name} = {self.measured:.4g}, {100 * self.ratio:.0f} % of it (by the"
+            f" {self.statistic}, change number {self.pair + 1}; wrong with a chance of {risk:.2g} at most)."
         )
         return {
             "violated": f"VIOLATED. {found} More leaks than was promised: do not publish with this.",

@@ -26,9 +26,10 @@ def plot_trade_off(found: Audit, path: Path, title: str = "") -> None:
     figure = new_figure(5.5, 5.0)
     axes = figure.subplots()
     alpha = np.linspace(1e-6, 1 - 1e-6, 500)
-    least = Promise(found.budget).least_errors(alpha)
+    promise = Promise(found.budget)
+    least = promise.least_errors(alpha)
     axes.fill_between(alpha, least, color="tab:red", alpha=0.12, linewidth=0)
-    axes.plot(alpha, least, color="tab:red", label=f"promised: {found.budget!r}")
+    axes.plot(alpha, least, color="tab:red", label=f"promised: {promise.name} = {promise.value:g}{promise.proviso}")
     axes.plot(*found.curve, color="tab:blue", label=f"measured, {found.statistic}")
     certificate = found.certificate
     axes.plot(

@@ -74,6 +74,11 @@ class Promise:
         return "ε" if isinstance(self.budget, (ApproxDP, PureDP)) else "ρ"
 
     @property
+    def proviso(self) -> str:
+        """The δ at which ε is promised, in words that follow the number; nothing for other budgets."""
+        return f" at δ = {self.budget.delta:g}" if isinstance(self.budget, ApproxDP) else ""
+
+    @property
     def value(self) -> float:
         """What is promised."""
         if isinstance(self.budget, (ApproxDP, PureDP)):

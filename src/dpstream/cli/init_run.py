@@ -37,6 +37,7 @@ _COMMENTS = {
     "time_zone": "Whose days, and whose clock.",
     "start": "The first step and the last there will ever be.",
     "by": "One total for each category. Their owner said that the list is public.",
+    "name": "What the stream is called in the store.",
     "user": "Whom a row is about: of each, so many rows are counted, and the user is protected.",
     "epsilon": "What all releases together may reveal about one person.",
     "store": "Remembers rows, releases and settings; keep it, and the files beside it, secret.",
@@ -69,7 +70,12 @@ class InitCommand:
         files = FileOptions(self.file_format, self.delimiter, self.encoding, self.sheet)
         found = guess(self.file, files)
         _show(console, found)
-        settings = {"file_format": self.file_format, "delimiter": self.delimiter, "encoding": self.encoding}
+        settings = {
+            "name": output.stem,
+            "file_format": self.file_format,
+            "delimiter": self.delimiter,
+            "encoding": self.encoding,
+        }
         settings |= {"sheet": self.sheet, **self._steps(found), **self._people(console, found)}
         settings |= self._budget(console, settings)
         settings["store"] = self._asked("A file that remembers what was counted and released", f"{output.stem}.db")

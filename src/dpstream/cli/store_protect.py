@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from dpstream.cli.store_open import AsJson, File, Name, existing_store, store_app
+from dpstream.cli.store_open import AsJson, File, OnlyName, chosen, existing_store, store_app
 
 
 @store_app.command("protect-text")
 def protect_text(
     file: File,
-    name: Name,
+    name: OnlyName = None,
     label: Annotated[str, typer.Option(help="What is counted, in a word: visits.")] = "",
     title: Annotated[str, typer.Option(help="What the figures are called, for the registry.")] = "",
     output: Annotated[
@@ -33,7 +33,7 @@ def protect_text(
 
     check_protect_text(output)
     with existing_store(file) as store:
-        text = StoredStream(store, name).protection(label=label)
+        text = StoredStream(store, chosen(store, name)).protection(label=label)
     if output is not None:
         write_protect_text(text, output, title)
         typer.echo(f"Written: {output} and {output.with_suffix('.json')}")

@@ -79,7 +79,11 @@ def the_stream(store: Store, name: str | None) -> str:
 
 
 def _show(figures: pl.DataFrame, title: str, console: Console) -> None:
-    shown = figures.tail(SHOWN).with_columns(complete=pl.when("complete").then(pl.lit("")).otherwise(pl.lit("no")))
+    shown = figures.tail(SHOWN)
+    if shown["complete"].all():
+        shown = shown.drop("complete")
+    else:
+        shown = shown.with_columns(complete=pl.when("complete").then(pl.lit("yes")).otherwise(pl.lit("no")))
     if figures.height > SHOWN:
         title = f"{title}: the last {SHOWN} of {figures.height:,} figures"
     print_rows(shown, title, console)

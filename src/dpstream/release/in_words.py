@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpstream.budget import ApproxDP, PureDP
+from dpstream.budget import ZCDP, ApproxDP, PureDP
 from dpstream.release.settings import StreamSettings
 
 __all__ = ["describe"]
@@ -42,7 +42,9 @@ def _promise(settings: StreamSettings) -> str:
         return f"pure differential privacy with epsilon = {budget.epsilon:g}"
     if isinstance(budget, ApproxDP):
         return f"({budget.epsilon:g}, {budget.delta:g})-differential privacy"
-    return f"zero-concentrated differential privacy, {budget!r}"
+    if isinstance(budget, ZCDP):
+        return f"zero-concentrated differential privacy with rho = {budget.rho:g}"
+    return repr(budget)
 
 
 def _protected(settings: StreamSettings, rows_per_person: int | None) -> str:
