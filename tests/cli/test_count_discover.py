@@ -85,7 +85,7 @@ def test_a_settings_file(days, tmp_path):
     ("given", "message"),
     [
         (["--names-per-person", "0"], "--names-per-person must be a whole number of at least 1"),
-        (["--plot", "x.png"], "--plot must be left out with --discover"),
+        (["--compare-with-truth"], "--compare-with-truth must be left out with --discover"),
         (["--follow"], "--follow must be"),
         (["--max-contributions", "3"], "--max-contributions must be left out with --discover"),
         (["--delta", "2"], "delta"),

@@ -105,6 +105,9 @@ class Notes:
 
     def _windows(self) -> str:
         """How exact each window is where it is least so, among the releases of this run and those before."""
+        return f"Windows: {self._window_errors()}; as long as there are fewer steps, since the first."
+
+    def _window_errors(self) -> str:
         run, shown = self._run, self._run.options.measure.reader.shown
         steps, calendar = run.closed, run.tally.calendar if isinstance(run.tally, TimeTally) else None
         words = []
@@ -112,7 +115,7 @@ class Notes:
             since = window.since(calendar, 0, steps)
             _, off = change_errors(run.settings, np.arange(1, steps + 1), since, run.options.confidence)
             words.append(f"{window.name} at most ±{shown(int(off.max(initial=0)))}")
-        return f"Windows: {', '.join(words)}; as long as there are fewer steps, since the first."
+        return ", ".join(words)
 
     def _views(self) -> str:
         options = self._run.options

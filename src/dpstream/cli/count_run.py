@@ -33,7 +33,7 @@ from dpstream.cli.output import (
 )
 from dpstream.cli.pictures import check_picture, write_releases
 from dpstream.cli.protect_text import check_protect_text, protect_text_files, write_protect_text
-from dpstream.cli.release_picture import ReleasePicture, window_to_draw
+from dpstream.cli.release_picture import ReleasePicture, window_to_draw, with_room
 from dpstream.cli.targets import NotWritten, Target, opened
 from dpstream.cli.whole_command import what_is_missing
 from dpstream.errors import (
@@ -60,6 +60,12 @@ SHOWN = 12
 SHOWN_NAMES = 20
 #: With categories fewer steps are shown: about this many rows.
 SHOWN_ROWS = 120
+#: Options that discovered names do not have, and what to do instead.
+_NOT_FOR_NAMES = {
+    "follow": "give files with --store, each as soon as it is there",
+    "report_dropped": "how much was left out is not told of names",
+    "compare_with_truth": "most names are never published, and have no place in a picture",
+}
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,10 @@ class CountCommand:
         with ExitStack() as stack:
             run = self._begun()
             stack.callback(run.close)
-            kind = NamesNotes if isinstance(run, DiscoveryRun) else Notes
+            kind = Notes
+            if isinstance(run, DiscoveryRun):  # which the store may say, and not the command
+                self._check_names()
+                kind = NamesNotes
             notes = kind(run, quiet=self.quiet, verbose=self.verbose)
             stack.enter_context(_said_on_interrupt(run))
             stack.enter_context(_said_if_too_many_users(run))
@@ -149,7 +158,8 @@ class CountCommand:
     def _label(self, run: CountRun) -> str:
         """What is counted, in a word."""
         options = run.options
-        return self.label or options.measure.value or (options.name if options.name != "count" else "rows")
+        rows = "people" if options.discovery is not None and options.discovery.per_name == 1 else "rows"
+        return self.label or options.measure.value or (options.name if options.name != "count" else rows)
 
     def _check(self) -> None:
         """Refuse options that do not go together."""
@@ -160,8 +170,6 @@ class CountCommand:
             )
         if self.report_dropped is not None and ("user" not in settings or "store" in settings):
             raise InvalidArgument("--report-dropped", self.report_dropped, "used with --user and without --store")
-        if settings.get("discover"):
-            self._check_names()
         if self.follow and self.form not in (None, "csv", "jsonl"):
             raise InvalidArgument("--as", self.form, "csv or jsonl with --follow")
         for argument, given in settings.items():
@@ -172,9 +180,9 @@ class CountCommand:
 
     def _check_names(self) -> None:
         """Refuse options that names do not have."""
-        for option in ("follow", "plot", "protect_text", "report_dropped", "compare_with_truth"):
+        for option, reason in _NOT_FOR_NAMES.items():
             if getattr(self, option):
-                raise InvalidArgument(f"--{option.replace('_', '-')}", None, "left out with --discover")
+                raise InvalidArgument(f"--{option.replace('_', '-')}", None, f"left out with --discover: {reason}")
 
     def _reads_nothing(self) -> bool:
         """Whether no rows are given, to a store that is there: steps are released that have ended, and that is all."""
@@ -299,10 +307,12 @@ def _picture(run: CountRun, command: CountCommand, notes: Notes) -> ReleasePictu
         else:
             inputs = run.tally.inputs(0, run.published)
         truth = np.cumsum(inputs, axis=0)
-    released = run.table.released()
+    released = run.released()
     over = window_to_draw(released, options.windows)
-    return ReleasePicture(
-        released, over, confidence=options.confidence, title=command.title, label=command._label(run), truth=truth
+    return with_room(
+        ReleasePicture(
+            released, over, confidence=options.confidence, title=command.title, label=command._label(run), truth=truth
+        )
     )
 
 

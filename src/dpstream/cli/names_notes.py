@@ -11,9 +11,6 @@ from dpstream.events.number_words import number
 
 __all__ = ["NamesNotes"]
 
-#: Windows that end in so many steps are looked at to say how exact they are.
-MOST_ENDS = 400
-
 
 class NamesNotes(Notes):
     """Prints the notes of a run that counts by names."""
@@ -42,21 +39,8 @@ class NamesNotes(Notes):
         return settings.half_width(widest, self._run.options.confidence)
 
     def _windows(self) -> str:
-        settings, steps = self._run.settings, self._run.closed
-        calendar = self._run.tally.calendar  # type: ignore[union-attr]  # names have dates
-        words = []
-        for window in self._run.options.windows:
-            since = window.since(calendar, 0, steps).tolist()
-            ends = {*range(1, steps + 1, -(-steps // MOST_ENDS) or 1), steps} - {0}
-            off = (
-                settings.change(t, since[t - 1], self._run.options.confidence)[1]
-                if since[t - 1] > 0
-                else settings.half_width(t, self._run.options.confidence)
-                for t in ends
-            )
-            most = "at most" if steps <= MOST_ENDS else "about"
-            words.append(f"{window.name} {most} ±{max(off, default=0):,}")
-        return f"Windows: {', '.join(words)}; for names that were published when the window began."
+        """How exact each window is where it is least so, among the releases of this run and those before."""
+        return f"Windows: {self._window_errors()}; for names that were published when the window began."
 
     def _choice(self) -> str:
         name = type(self._run.settings.mechanism).__name__

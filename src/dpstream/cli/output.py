@@ -247,15 +247,17 @@ def _windows_in_one_column(frame: pl.DataFrame) -> pl.DataFrame:
 
     for name in [name for name in frame.columns if f"{name}_low" in frame.columns]:
         pairs = zip(frame[name], frame[f"{name}_high"], strict=True)
-        cells = pl.Series(
-            name, [f"{shown_cell(value)} ±{shown_cell(high - value)}" for value, high in pairs], dtype=pl.String
+        cells = ["" if value is None else f"{shown_cell(value)} ±{shown_cell(high - value)}" for value, high in pairs]
+        frame = frame.with_columns(pl.Series(name, cells, dtype=pl.String)).drop(
+            f"{name}_stddev", f"{name}_low", f"{name}_high"
         )
-        frame = frame.with_columns(cells).drop(f"{name}_stddev", f"{name}_low", f"{name}_high")
     return frame
 
 
 def shown_cell(cell: object) -> str:
-    """Return a cell the way people write it: 1,234."""
+    """Return a cell the way people write it: 1,234; nothing where there is none."""
+    if cell is None:
+        return ""
     if isinstance(cell, float):
         return f"{cell:,.1f}"
     return f"{cell:,}" if isinstance(cell, (int, Decimal)) else str(cell)

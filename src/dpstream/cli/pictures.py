@@ -75,7 +75,7 @@ def write_releases(picture: ReleasePicture, target: Target, paragraph: str = "")
     figure = draw_picture(picture)
     if not _is_page(target):
         _write(target, _drawn(figure, target.path.suffix))
-    elif len(picture.released.values):
+    elif not picture.released.empty:
         _write(target, release_page(picture, _drawn(figure, ".svg").decode(), paragraph).encode())
     else:
         _write(target, empty_page(picture.title or NOTHING).encode())

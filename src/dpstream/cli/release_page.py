@@ -98,8 +98,9 @@ def _figure(picture: ReleasePicture) -> Any:
 def _window_traces(go: Any, picture: ReleasePicture, name: str, colour: str) -> list[Any]:
     spans, drawn = picture.spans, picture.drawn
     left, right = picture.edges[spans.since][drawn], picture.edges[spans.t][drawn]
-    rows = [row for row in picture.figures.iter_rows(named=True) if row.get("category", "") == name]
-    words = [_said(row, picture.span_in_words(row), name) for row, keep in zip(rows, drawn, strict=True) if keep]
+    rows = (row for row in picture.figures.iter_rows(named=True) if row.get("category", "") == name)
+    said = [_said(next(rows), name, picture) if known else "" for known in picture.known(picture.figures, name)]
+    words = [each for each, keep in zip(said, drawn, strict=True) if keep]
     value, low, high = (picture.values(picture.figures, name)[part][drawn] for part in ("value", "low", "high"))
     at = right if picture.rolling or picture.every else left + (right - left) / 2
     same: dict[str, Any] = {"x": at, "name": name or "released", "text": words, "hoverinfo": "text"}
@@ -115,8 +116,8 @@ def _window_traces(go: Any, picture: ReleasePicture, name: str, colour: str) -> 
 
 
 def _total_traces(go: Any, picture: ReleasePicture, name: str, colour: str) -> list[Any]:
-    rows = [row for row in picture.totals.iter_rows(named=True) if row.get("category", "") == name]
-    words = [_said(row, f"up to {picture.span_in_words(_one_step(row))}", name) for row in rows]
+    rows = (row for row in picture.totals.iter_rows(named=True) if row.get("category", "") == name)
+    words = [_said(next(rows), name, picture) if known else "" for known in picture.known(picture.totals, name)]
     value, low, high = (picture.values(picture.totals, name)[part] for part in ("value", "low", "high"))
     at = picture.edges[1:]
     line = go.Scatter(
@@ -143,13 +144,13 @@ def _truth(go: Any, picture: ReleasePicture, name: str, at: Any, which: int) -> 
     return [go.Scatter(x=at, y=true, name=TRUE_LABEL, line={"color": TRUE_COLOUR, "dash": "dot"}, **look)]
 
 
-def _one_step(row: dict[str, Any]) -> dict[str, Any]:
-    at = row.get("start", row["step"])
-    return {"from": at, "through": at}
-
-
-def _said(row: dict[str, Any], when: str, name: str) -> str:
-    """What the mouse is told: 812 ± 19, from 793 to 831."""
+def _said(row: dict[str, Any], name: str, picture: ReleasePicture) -> str:
+    """What the mouse is told of a figure, or of a total: 812 ± 19, from 793 to 831."""
+    if "step" in row:
+        at = row.get("start", row["step"])
+        when = f"up to {picture.span_in_words({'from': at, 'through': at})}"
+    else:
+        when = picture.span_in_words(row)
     value, low, high = (shown_cell(row[part]) for part in ("value", "low", "high"))
     off = shown_cell(row["high"] - row["value"])
     of = f"{html.escape(name)}<br>" if name else ""

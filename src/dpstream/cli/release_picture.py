@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "NOTHING", "TRUE_COLOUR", "TRUE_LABEL", "ReleasePicture", "draw_picture", "window_to_draw"]
+__all__ = [
+    "COLOURS",
+    "NOTHING",
+    "TRUE_COLOUR",
+    "TRUE_LABEL",
+    "ReleasePicture",
+    "draw_picture",
+    "window_to_draw",
+    "with_room",
+]
 
 #: Colours of categories, in order, with dashes where they begin again (Okabe and Ito).
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -35,6 +44,8 @@ BARS = 62
 DOTTED = 40
 #: There is room for so many error bars beside each other.
 SIDE_BY_SIDE = 64
+#: Of discovered names so many are drawn, the largest.
+MOST_NAMES = 10
 #: Up to so many categories have their last totals written beside them.
 MOST_LABELS = 6
 #: The lengths of windows that are tried if none is asked for; then so many steps.
@@ -137,8 +148,10 @@ class ReleasePicture:
         """What the error bars mean, and how people are protected."""
         sure = f"{100 * self.confidence:.10g} %"
         within = "error bar" if self.as_bars or self.side_by_side else "band"
+        shown = f"Shown are {self.released.left_out}. " if self.released.left_out else ""
+        privacy = budget_in_words(self.released.settings.budget)
         return (
-            f"{self.dates}. The figures carry noise for privacy ({budget_in_words(self.released.settings.budget)}):"
+            f"{self.dates}. {shown}The figures carry noise for privacy ({privacy}):"
             f" each true figure is within its {within} with {sure} confidence."
         )
 
@@ -147,16 +160,19 @@ class ReleasePicture:
         """What is to be seen, for those who do not see it."""
         parts = []
         for name in self.names[:8]:
-            figures, totals = self._of(self.figures, name), self._of(self.totals, name)
+            figures, last = self._of(self.figures, name), self._of(self.totals, name).row(-1, named=True)
+            total = f"in total {last['value']:,} ± {last['high'] - last['value']:,}"
+            if not figures.height:  # a name that was published after the last window began
+                parts.append(f"{name}: {total}")
+                continue
             low, high = (
                 figures.row(int(figures["value"].arg_min() or 0), named=True),
                 figures.row(int(figures["value"].arg_max() or 0), named=True),
             )
-            last = totals.row(-1, named=True)
             parts.append(
                 f"{name + ': from' if name else 'From'} {low['value']:,} ± {low['high'] - low['value']:,}"
                 f" ({self.span_in_words(low)}) to {high['value']:,} ± {high['high'] - high['value']:,}"
-                f" ({self.span_in_words(high)}); in total {last['value']:,} ± {last['high'] - last['value']:,}"
+                f" ({self.span_in_words(high)}); {total}"
             )
         more = f" And {len(self.names) - 8} further categories." if len(self.names) > 8 else ""
         return f"{self.heading}. {self.dates}. {'. '.join(parts)}.{more}"
@@ -206,9 +222,20 @@ class ReleasePicture:
         return slice(int(self.spans.since.min()), int(self.spans.t.max()))
 
     def values(self, frame: pl.DataFrame, name: str) -> dict[str, NDArray[np.float64]]:
-        """Return value, low and high of a category."""
-        part = self._of(frame, name)
-        return {column: part[column].cast(pl.Float64).to_numpy() for column in ("value", "low", "high")}
+        """Return value, low and high of a category; NaN where it has none, being published later."""
+        part, known = self._of(frame, name), self.known(frame, name)
+        found = {}
+        for column in ("value", "low", "high"):
+            found[column] = np.full(len(known), np.nan)
+            found[column][known] = part[column].cast(pl.Float64).to_numpy()
+        return found
+
+    def known(self, frame: pl.DataFrame, name: str) -> NDArray[np.bool_]:
+        """Return for each window, if the table is that of figures, or step whether a category has a number."""
+        t, since = self.spans.t, self.spans.since
+        if frame is not self.figures:
+            t, since = np.arange(1, len(self.released.values) + 1), np.zeros(1, dtype=np.int64)
+        return self.released.known(t, since)[:, self.names.index(name)]
 
     def true_values(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return the true figures of the windows and the true totals of a category, if they are to be drawn."""
@@ -230,6 +257,11 @@ def capital(text: str) -> str:
     'Sales (EUR)'
     """
     return text[:1].upper() + text[1:]
+
+
+def with_room(picture: ReleasePicture) -> ReleasePicture:
+    """Return a picture of what there is room for: of discovered names, the largest."""
+    return replace(picture, released=picture.released.largest(MOST_NAMES))
 
 
 def window_to_draw(released: Released, asked: Sequence[Window]) -> str | None:
@@ -267,7 +299,7 @@ def suggested_window(released: Released) -> str:
 def draw_picture(picture: ReleasePicture) -> Figure:
     """Draw the windows above the running total."""
     figure = new_figure(8.0, 6.4)
-    if not len(picture.released.values):
+    if picture.released.empty:
         figure.text(0.5, 0.5, picture.title or NOTHING, ha="center")
         return figure
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
@@ -352,7 +384,8 @@ def _draw_windows(axes: Axes, picture: ReleasePicture, i: int, name: str) -> Non
 def _draw_totals(axes: Axes, picture: ReleasePicture, i: int, name: str) -> None:
     numbers = picture.values(picture.totals, name)
     # A total is known when its step has ended; before the first step it is 0.
-    at, numbers = picture.edges, {column: np.append([0.0], each) for column, each in numbers.items()}
+    first = np.nan if np.isnan(numbers["value"][0]) else 0.0
+    at, numbers = picture.edges, {column: np.append([first], each) for column, each in numbers.items()}
     axes.fill_between(at, numbers["low"], numbers["high"], color=_colour(i), alpha=0.3, linewidth=0)
     marker = "o" if len(at) <= DOTTED else ""
     axes.plot(at, numbers["value"], color=_colour(i), linestyle=_dash(i), linewidth=1.5, marker=marker, markersize=3)
@@ -368,7 +401,8 @@ def _label_last_totals(axes: Axes, picture: ReleasePicture) -> None:
     for i, name in enumerate(picture.names):
         numbers = picture.values(picture.totals, name)
         value = float(numbers["value"][last])
-        ends.append((value, i, f"{value:,.10g} ± {numbers['high'][last] - value:,.10g}"))
+        if not np.isnan(value):
+            ends.append((value, i, f"{value:,.10g} ± {numbers['high'][last] - value:,.10g}"))
     low, high = axes.get_ylim()
     gap, below = 0.11 * (high - low), -np.inf
     for value, i, text in sorted(ends):

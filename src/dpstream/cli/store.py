@@ -166,7 +166,8 @@ def releases(
         name = chosen(store, name)
         frame = releases_frame(store, name, since, windows, confidence, flat=form == "csv")
     console = Console()
-    count = frame["step"].n_unique()
+    steps = frame["step"].unique().sort()  # of names, those in which any is published
+    count = steps.len()
     if output is not None and form is not None:
         with opened("--output", output) as target:
             write_rows([frame], form, target)
@@ -177,7 +178,7 @@ def releases(
     if as_json:
         write_rows([frame], "jsonl", None)
     elif output is None:
-        last = frame.filter(frame["step"] > since + count - SHOWN)
+        last = frame.filter(frame["step"].is_in(steps.tail(SHOWN).implode()))
         print_rows(last, name, console)
         if count > SHOWN:
             say(console, f"The last {SHOWN} of {count:,}; --json or --output gives all of them.")
@@ -199,6 +200,7 @@ def verify(
     damages: list[str] = []
     found: list[Verified] = []
     failed: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     try:
         with existing_store(file) as store, progress_bar() as progress:
             if name is None:
@@ -208,6 +210,7 @@ def verify(
                     damages.append(damage.what)
             for one in [name] if name is not None else [info.name for info in store.streams()]:
                 try:
+                    kinds[one] = next((info.kind for info in store.streams() if info.name == one), "")
                     found.append(store.verify(one, _bar(progress, one)))
                 except (InvalidArgument, StoreMismatch) as error:  # StreamUnknown ends the command
                     failed[one] = str(error)
@@ -219,7 +222,7 @@ def verify(
         made = [vars(one) | {"ok": one.ok} for one in found]
         typer.echo(json.dumps({"streams": made, "damage": damages, "not_verified": failed}, ensure_ascii=False))
     else:
-        _print_verified(found, damages, failed)
+        _print_verified(found, damages, failed, kinds)
     if damages or any(not one.ok for one in found):
         raise typer.Exit(FOUND_WRONG)
     if failed:
@@ -288,12 +291,14 @@ def _bar(progress: Progress, name: str) -> Callable[[float], None]:
     return lambda part: progress.update(bar, completed=part)
 
 
-def _print_verified(found: list[Verified], damages: list[str], failed: dict[str, str]) -> None:
+def _print_verified(found: list[Verified], damages: list[str], failed: dict[str, str], kinds: dict[str, str]) -> None:
     console = Console()
     table = narrow_table(("name", "steps", "held against", "found"), words=("held against", "found"))
     table.columns[0].no_wrap, table.columns[0].overflow = False, "fold"
     for one in found:
         against = "every input" if one.every_input else "what is possible, and the last sum"
+        if kinds.get(one.name) == "names":
+            against = "its seals, and the last sums of all names"
         verdict = "as it should be" if one.ok else "WRONG"
         table.add_row(Text(one.name), f"{one.steps:,}", against, verdict, style="" if one.ok else "bold red")
     if found:

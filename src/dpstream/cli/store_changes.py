@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -25,6 +26,7 @@ from dpstream.cli.store_open import (
 from dpstream.errors import DpstreamError, InvalidArgument, StepsNotReleased, StoreCopied
 
 if TYPE_CHECKING:
+    from dpstream.budget import Budget
     from dpstream.store import Store
 
 __all__ = ["adopt", "extend", "limit", "retire"]
@@ -87,6 +89,8 @@ def extend(
 
     with existing_store(file) as store:
         stream = chosen(store, stream)
+        if stream_named(store, stream).kind == "names":
+            raise _another_stream(store, stream, file, {"horizon": horizon, "until": until}, budget)
         try:
             made = extend_stream(store, stream, horizon=horizon, until=until, budget=budget, new_name=name)
         except StepsNotReleased as error:
@@ -120,6 +124,31 @@ def _release_first(store: Store, name: str, file: Path, error: StepsNotReleased)
     return DpstreamError(
         f"rows wait in {name!r} for steps that are not released yet, up to that of {day}; nothing was changed. Release"
         f" them first: {shlex.join(command)}"
+    )
+
+
+def _another_stream(store: Store, name: str, file: Path, end: dict[str, Any], budget: Budget | None) -> DpstreamError:
+    """Return what is said where names are to go on: the command that begins another stream of them."""
+    from dpstream.cli.whole_command import whole_command
+    from dpstream.events.stored_names import StoredNames
+
+    found = StoredNames(store, name)
+    taken = {info.name for info in store.streams()}
+    number = next(i for i in itertools.count(2) if f"{name}-{i}" not in taken)
+    settings = {key: value for key, value in found.source.items() if key not in ("confidence", "start")}
+    if found.calendar is not None:
+        found.calendar.lay_out(found.settings.horizon + 1)
+        settings["start"] = found.calendar.shown(found.settings.horizon, 1)[0].isoformat()
+    ends = {key: value for key, value in end.items() if value is not None} or {"horizon": found.settings.horizon}
+    amount = budget or found.settings.budget
+    parts = {part: getattr(amount, part) for part in ("rho", "epsilon", "delta") if hasattr(amount, part)}
+    command = whole_command(
+        [], {"files": ["FILE"], **settings, **ends, **parts, "store": file, "name": f"{name}-{number}"}
+    )
+    return DpstreamError(
+        f"{name} counts discovered names and cannot go on past its last step, for which its threshold was made; nothing"
+        f" was changed. Begin another stream then, with totals from 0 and a budget of its own: {command}. Names"
+        " that are published by now are public: --values-file declares them"
     )
 
 
@@ -167,7 +196,7 @@ def retire(
     """
     with existing_store(file) as store:
         info = stream_named(store, name)
-        waiting = info.kind == "counter" and bool(store.true_data.open_steps(name).rows.any())
+        waiting = info.kind in ("counter", "names") and store.true_data.rows_wait(name)
         lost = " Rows that wait in its open steps are never released." if waiting else ""
         if not yes:
             typer.confirm(f"{name} has {number(info.t, 'release')}.{lost} End it for good?", abort=True)

@@ -29,11 +29,11 @@ def protect_text(
     Example: dpstream store protect-text counts.db visits --output protection.txt
     """
     from dpstream.cli.protect_text import check_protect_text, write_protect_text
-    from dpstream.events.stored_stream import StoredStream
+    from dpstream.events.stored_names import stored_stream
 
     check_protect_text(output)
     with existing_store(file) as store:
-        text = StoredStream(store, chosen(store, name)).protection(label=label)
+        text = stored_stream(store, chosen(store, name)).protection(label=label)
     if output is not None:
         write_protect_text(text, output, title)
         typer.echo(f"Written: {output} and {output.with_suffix('.json')}")

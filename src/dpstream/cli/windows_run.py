@@ -9,11 +9,11 @@ from rich.console import Console
 
 from dpstream.cli.output import check_apart, check_output, form_of, number, print_rows, say, write_rows
 from dpstream.cli.pictures import check_picture, save_releases
-from dpstream.cli.release_picture import ReleasePicture
+from dpstream.cli.release_picture import ReleasePicture, with_room
 from dpstream.cli.store_open import existing_store
 from dpstream.cli.targets import opened
 from dpstream.errors import InvalidArgument
-from dpstream.events.stored_stream import StoredStream
+from dpstream.events.stored_names import StoredNames, stored_stream
 from dpstream.store import Store
 
 __all__ = ["run_windows", "the_stream"]
@@ -44,7 +44,7 @@ def run_windows(
     check_picture(plot)
     check_apart({"--output": output, "--plot": plot}, [str(store)])
     with existing_store(store) as opened_store:
-        found = StoredStream(opened_store, the_stream(opened_store, stream))
+        found = stored_stream(opened_store, the_stream(opened_store, stream))
         released, text = found.released(), found.protection(confidence=confidence, label=label or "")
     picture = ReleasePicture(released, over, every, rolling, start, through, confidence, title, label or found.label)
     figures, console = picture.figures, Console()
@@ -60,8 +60,10 @@ def run_windows(
     if parts:
         are = "is" if parts == 1 else "are"
         say(notes, f"{number(parts, 'figure')} {are} not of a whole window (complete: false).")
+    if isinstance(found, StoredNames):
+        say(notes, _of_names(picture))
     if plot is not None:
-        save_releases(picture, plot, text.paragraph())
+        save_releases(with_room(picture), plot, text.paragraph())
     for path in (output, plot):
         if path is not None:
             say(notes, f"Written: {path}")
@@ -76,6 +78,19 @@ def the_stream(store: Store, name: str | None) -> str:
         listed = ", ".join(names) or "there is none"
         raise InvalidArgument("STREAM", None, f"given where there is not exactly one: {listed}")
     return names[0]
+
+
+def _of_names(picture: ReleasePicture) -> str:
+    """Say which figures there are none of: those of names that were published later than a window began."""
+    names, windows = len(picture.released.names), len(picture.spans.t)
+    if not names:
+        return "No name is published yet."
+    missing = names * windows - picture.figures.height
+    told = f"{number(names, 'name')} published, {number(windows, 'window')}"
+    if not missing:
+        return f"{told}."
+    are = "is" if missing == 1 else "are"
+    return f"{told}; {number(missing, 'figure')} {are} missing: of windows that began before a name was published."
 
 
 def _show(figures: pl.DataFrame, title: str, console: Console) -> None:

@@ -33,6 +33,7 @@ from dpstream.events.kept_stream import (
 from dpstream.events.last_step import last_step
 from dpstream.events.old_rows import OldRows, compare_with_recorded
 from dpstream.events.people import People
+from dpstream.events.released import Released
 from dpstream.events.run_table import RunTable
 from dpstream.events.step_sizes import check_parts, check_steps, said_by_steps
 from dpstream.events.tally import Order, RowTally, TimeTally
@@ -425,8 +426,6 @@ class CountRun:
     def protection(self, label: str) -> ProtectionText:
         """What to publish beside the figures: how they are protected, how exact they are."""
         options = self.options
-        first = ("the first step",) if self.first_from_data else ()
-        last = ("the last step",) if self.last_from_data else ()
         return ProtectionText(
             self.settings,
             label,
@@ -434,14 +433,23 @@ class CountRun:
             confidence=options.confidence,
             windows={window.words: window.longest(options.step) for window in options.windows},
             unit=options.measure.reader.unit,
-            dates_from_data=first + last,
+            dates_from_data=self._dates_from_data,
         )
+
+    @property
+    def _dates_from_data(self) -> tuple[str, ...]:
+        first = ("the first step",) if self.first_from_data else ()
+        return first + (("the last step",) if self.last_from_data else ())
 
     @cached_property
     def table(self) -> RunTable:
         """What makes tables of the releases, once the counter is open."""
         calendar = self.tally.calendar if isinstance(self.tally, TimeTally) else None
         return RunTable(self.options, self.settings, calendar, self.store, self.seen, keep=self.keeps_values)
+
+    def released(self) -> Released:
+        """Return all releases with what they are of, those before this run too; only with `keeps_values`."""
+        return self.table.released()
 
     def frames(self, closed: int, *, everything: bool = False) -> Iterator[pl.DataFrame]:
         """Release the steps up to `closed` and yield them as tables; at least one, which may have no rows.

@@ -10,18 +10,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dpstream.errors import InvalidArgument
 from dpstream.events.counting import CountRun
 from dpstream.events.discovery import Discovery
 from dpstream.events.discovery_table import NamesTable
 from dpstream.events.kept_stream import check_same
 from dpstream.events.people import People
+from dpstream.events.released_names import ReleasedNames, released_names
 from dpstream.events.tally import TimeTally
 from dpstream.events.windows import fitting_lengths
 from dpstream.release.contribution_limit import ContributionLimit
+from dpstream.release.names_protection import NamesProtection
 from dpstream.release.open_counter import OpenCounter
 from dpstream.release.open_settings import OpenSettings
-from dpstream.release.protection import ProtectionText
 from dpstream.store import DurableNames, NamedRelease, Store, StreamInfo
 from dpstream.store.published_names import in_pieces
 
@@ -47,6 +47,11 @@ class DiscoveryRun(CountRun):
         """How names are found."""
         assert self.options.discovery is not None  # noqa: S101
         return self.options.discovery
+
+    @cached_property
+    def _made_here(self) -> list[NamedRelease]:
+        """The releases of a run without a store, if they are kept."""
+        return []
 
     def _is_known(self, digest: bytes) -> bool:
         return isinstance(self.counter, DurableNames) and self.counter.knows_batch(digest)
@@ -115,8 +120,10 @@ class DiscoveryRun(CountRun):
         for part, digest in zip(parts, self.intake.take_digests(), strict=True):
             self.waiting += int(part.rows[max(self.closed - part.first, 0) :].sum())
             events = part.contributions
+            # Of a file without rows: see `CountRun.ingest`.
+            name = digest if part.rows.any() else None
             self.counter.ingest(
-                events["step"].to_numpy() + 1, events["user"].to_list(), events["name"].to_list(), batch=digest
+                events["step"].to_numpy() + 1, events["user"].to_list(), events["name"].to_list(), batch=name
             )
 
     def release_names(self, closed: int) -> Iterator[list[NamedRelease]]:
@@ -138,14 +145,31 @@ class DiscoveryRun(CountRun):
                 released = counter.add_events(now["user"].to_list(), now["name"].to_list())
                 self.published += 1
                 values = np.fromiter(released.values(), np.int64, len(released))
-                yield NamedRelease(self.published, tuple(released), values)
+                made = NamedRelease(self.published, tuple(released), values)
+                if self.keeps_values:
+                    self._made_here.append(made)
+                yield made
 
         yield from in_pieces(added())
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def protection(self, label: str) -> ProtectionText:
-        raise InvalidArgument("discover", True, "left out: the text about protection is not written for names yet")
+    def protection(self, label: str) -> NamesProtection:
+        """What to publish beside the figures: how they are protected, how exact they are."""
+        options = self.options
+        return NamesProtection(
+            self.settings,
+            label,
+            rows_per_person=self.discovery.per_name,
+            confidence=options.confidence,
+            windows={window.words: window.longest(options.step) for window in options.windows},
+            dates_from_data=self._dates_from_data,
+        )
+
+    def released(self) -> ReleasedNames:
+        """Return all releases with what they are of, those before this run too; only with `keeps_values`."""
+        made = self.counter.releases() if isinstance(self.counter, DurableNames) else self._made_here
+        return released_names(self.settings, made, self.names_table.calendar)
 
     @cached_property
     def names_table(self) -> NamesTable:

@@ -41,7 +41,7 @@ class NamesTable:
         windows: Iterable[Window] = (),
         non_negative: bool = False,
     ) -> None:
-        self._settings, self._calendar = settings, calendar
+        self._settings, self.calendar = settings, calendar
         self._confidence = check_probability("confidence", confidence)
         self._windows = tuple(windows)
         self._non_negative = non_negative
@@ -68,13 +68,13 @@ class NamesTable:
     def _of(self, release: NamedRelease) -> pl.DataFrame:
         t, names, values = release
         columns: dict[str, Any] = {"step": np.full(len(names), t)}
-        if self._calendar is not None:
-            self._calendar.lay_out(t)
-            columns["start"] = self._calendar.shown(t - 1, 1).new_from_index(0, len(names))
+        if self.calendar is not None:
+            self.calendar.lay_out(t)
+            columns["start"] = self.calendar.shown(t - 1, 1).new_from_index(0, len(names))
         columns["category"] = pl.Series(names, dtype=pl.String)
         columns |= self._numbers("", values, len(names), *self._bars(t, 0))
         for window in self._windows:
-            since = int(window.since(self._calendar, t - 1, 1)[0])
+            since = int(window.since(self.calendar, t - 1, 1)[0])
             change = values if since <= 0 else values[: len(self._past[since])] - self._past[since]
             columns |= self._numbers(window.name, change, len(names), *self._bars(t, max(since, 0)))
         self._keep(release)
@@ -110,9 +110,9 @@ class NamesTable:
         """Return a table without rows."""
         nothing = np.zeros(0, dtype=np.int64)
         columns: dict[str, Any] = {"step": nothing}
-        if self._calendar is not None:
-            self._calendar.lay_out(1)
-            columns["start"] = self._calendar.shown(0, 1).clear()
+        if self.calendar is not None:
+            self.calendar.lay_out(1)
+            columns["start"] = self.calendar.shown(0, 1).clear()
         columns["category"] = pl.Series([], dtype=pl.String)
         for name in ("", *(window.name for window in self._windows)):
             columns |= self._numbers(name, nothing, 0, 0.0, 0)

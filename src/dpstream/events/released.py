@@ -57,6 +57,25 @@ class Released:
         return change_errors(self.settings, t, since, confidence)
 
     @property
+    def empty(self) -> bool:
+        """Whether there is nothing to tell."""
+        return not len(self.values)
+
+    def known(self, t: ArrayLike, since: ArrayLike) -> NDArray[np.bool_]:
+        """Return for each window, from release since[i] to t[i], and category whether it can be told."""
+        windows = np.broadcast(np.asarray(t), np.asarray(since)).size
+        return np.ones((windows, len(self.names) or 1), dtype=np.bool_)
+
+    @property
+    def left_out(self) -> str:
+        """What is not among these categories, in words; "" if nothing is."""
+        return ""
+
+    def largest(self, _count: int) -> Released:
+        """Return what a picture has room for: all categories, which somebody has listed."""
+        return self
+
+    @property
     def every(self) -> str | None:
         """How long a step is; None if steps have no dates."""
         return None if self.calendar is None else self.calendar.every

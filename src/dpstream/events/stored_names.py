@@ -1,4 +1,7 @@
-"""StoredNames: a stream of discovered names in a store, to look at: dates, and its releases as tables."""
+"""StoredNames: a stream of discovered names in a store, to look at: dates, and its releases as tables.
+
+`stored_stream` finds streams of either kind.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,14 @@ import polars as pl
 
 from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.discovery_table import NamesTable
-from dpstream.events.windows import Window
+from dpstream.events.released_names import ReleasedNames, released_names
+from dpstream.events.stored_stream import StoredStream
+from dpstream.events.windows import Window, windows_of
+from dpstream.release.names_protection import NamesProtection
 from dpstream.release.open_settings import OpenSettings
 from dpstream.store import NamedRelease, PublishedNames, PublishedStore, Store, StreamInfo
 
-__all__ = ["StoredNames"]
+__all__ = ["StoredNames", "stored_stream"]
 
 
 class StoredNames:
@@ -55,9 +61,41 @@ class StoredNames:
             return None
         return Calendar(every, parse_moment("start", start, self.source.get("time_zone")))
 
+    @property
+    def every(self) -> str | None:
+        """How long a step is; None if steps have no dates."""
+        return None if self.calendar is None else self.calendar.every
+
+    @property
+    def label(self) -> str:
+        """What is counted, in a word: the stream's name."""
+        return self.name if self.name != "count" else ("rows" if self.settings.splits else "people")
+
     def published(self) -> PublishedNames:
         """Return all releases."""
         return self._store.published_names(self.name)
+
+    def releases(self) -> list[NamedRelease]:
+        """Return all releases, one for each step."""
+        found = self.published()
+        return [
+            NamedRelease(step, found.names[: len(values)], values) for step, values in enumerate(found.values, start=1)
+        ]
+
+    def released(self) -> ReleasedNames:
+        """Return all releases with what they are of."""
+        return released_names(self.settings, self.releases(), self.calendar)
+
+    def protection(self, *, confidence: float = 0.95, label: str = "") -> NamesProtection:
+        """Return what to publish beside the figures: how they are protected, how exact they are."""
+        windows = windows_of(self.source.get("windows") or ())
+        return NamesProtection(
+            self.settings,
+            label or self.label,
+            rows_per_person=self.settings.per_name,
+            confidence=confidence,
+            windows={window.words: window.longest(self.every) for window in windows},
+        )
 
     def table(
         self,
@@ -72,12 +110,22 @@ class StoredNames:
         Columns are step, start (if steps have dates), category (the name), value, stddev, low, high, and four for each
         window, which are null for names that were not published when the window began.
         """
-        found = self.published()
-        releases = [
-            NamedRelease(step, found.names[: len(values)], values) for step, values in enumerate(found.values, start=1)
-        ]
+        releases = self.releases()
         table = NamesTable(
             self.settings, self.calendar, confidence=confidence, windows=windows, non_negative=non_negative
         )
         table.skip(releases[:since])
         return table.rows(releases[since:])
+
+
+def stored_stream(store: Store | PublishedStore, name: str) -> StoredStream | StoredNames:
+    """Return a stream of a store to look at, of numbers, of categories or of names.
+
+    Raises
+    ------
+    StreamUnknown, InvalidArgument
+        If there is no such stream, or it is none of these.
+    """
+    listed = store.streams() if isinstance(store, Store) else store.names_streams()
+    names = any(info.name == name and info.kind == "names" for info in listed)
+    return StoredNames(store, name) if names else StoredStream(store, name)

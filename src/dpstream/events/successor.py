@@ -42,6 +42,13 @@ def extend_stream(
     """
     if horizon is not None and until is not None:
         raise InvalidArgument("until", until, "left out where `horizon` is given")
+    if any(info.name == name and info.kind == "names" for info in store.streams()):
+        raise InvalidArgument(
+            "name",
+            name,
+            "a counter: the threshold of discovered names is that of a fixed number of steps. Begin a stream of another"
+            " name with the step after the last one, whose `categories` are the names that are published",
+        )
     stream = StoredStream(store, name)
     source = None
     if stream.calendar is not None:

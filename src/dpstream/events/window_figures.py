@@ -62,7 +62,8 @@ def window_figures(
     -------
     DataFrame
         Columns from, through (the first and the last step of the window), steps (how many it has), complete (whether
-        it lies within what was released; if not, the figure is that of a part), category, value, stddev, low, high.
+        it lies within what was released; if not, the figure is that of a part), category, value, stddev, low, high. Of
+        discovered names there are those windows that began when the name was published, and the first ones.
 
     Raises
     ------
@@ -161,7 +162,7 @@ def figures_of(released: Released, spans: Spans, confidence: float = 0.95) -> pl
     change = values[t - 1]
     change[since > 0] -= values[since[since > 0] - 1]
     stddev, off = released.errors(t, since, confidence)
-    k = len(released.names) or 1
+    k = values[:1].size if len(values) else 1
     off = np.repeat(off, k)
     calendar = released.calendar
     if calendar is None:
@@ -174,12 +175,14 @@ def figures_of(released: Released, spans: Spans, confidence: float = 0.95) -> pl
         "through": begins[np.repeat(t - 1, k)],
         "steps": np.repeat(t - since, k),
         "complete": np.repeat(complete, k),
-        "category": pl.Series(released.names or [""])[np.tile(np.arange(k), len(t))],
+        "category": pl.Series(released.names or [""], dtype=pl.String)[np.tile(np.arange(k), len(t))],
         "value": change.reshape(-1),
         "stddev": np.repeat(significant(stddev), k),
         "low": change.reshape(-1) - off,
         "high": change.reshape(-1) + off,
     }
-    if not released.names:
+    if values.ndim == 1:
         del columns["category"]
-    return in_amounts(pl.DataFrame(columns), released.unit, ("value", "stddev", "low", "high"))
+    frame = in_amounts(pl.DataFrame(columns), released.unit, ("value", "stddev", "low", "high"))
+    known = released.known(t, since)
+    return frame if known.all() else frame.filter(known.reshape(-1))

@@ -26,8 +26,7 @@ from dpstream.release.change_law import (
     change_variance,
     gaussian_unevenness,
 )
-from dpstream.release.error_bars import error_bars, gaussian_quantile
-from dpstream.release.settings import StreamSettings
+from dpstream.release.error_bars import ExactSettings, error_bars, gaussian_quantile
 
 __all__ = ["change_errors", "change_norms"]
 
@@ -48,7 +47,7 @@ _FEW_TERMS, _FEW_TERMS_FROM = 8, 0.1
 
 
 def change_errors(
-    settings: StreamSettings, t: ArrayLike, since: ArrayLike, confidence: float = 0.95
+    settings: ExactSettings, t: ArrayLike, since: ArrayLike, confidence: float = 0.95
 ) -> tuple[RealArray, WholeArray]:
     """Compute the standard deviation and the half width of the change from release since[i] to release t[i].
 
@@ -58,7 +57,7 @@ def change_errors(
     Parameters
     ----------
     settings
-        Those of a stream of the exact lane.
+        Those of a stream of the exact lane, or of an open counter.
     t, since
         The steps of the later releases, and for each of them the step of the earlier one.
 

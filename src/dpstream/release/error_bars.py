@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from dpstream.release.settings import StreamSettings
 
 __all__ = [
     "Estimate",
+    "ExactSettings",
     "change_error",
     "error_bars",
     "estimate_from_releases",
@@ -34,6 +35,7 @@ __all__ = [
     "gaussian_quantile",
     "half_width",
     "release_stddev",
+    "widest_window",
     "window_half_width",
 ]
 
@@ -63,8 +65,35 @@ class Estimate(NamedTuple, Generic[Value]):
     high: Value
 
 
+class ExactSettings(Protocol):
+    """What error bars of the exact lane follow from: the settings of a counter, or of an open counter."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How noise is shared over time."""
+
+    @property
+    def scale(self) -> float:
+        """The scale of the draws."""
+
+    @property
+    def budget(self) -> Budget:
+        """What decides whether they are Gaussian."""
+
+    @property
+    def lane(self) -> Lane:
+        """Exact."""
+
+    @property
+    def last(self) -> int:
+        """The last step that can ever be made."""
+
+    def noise_at(self, t: int) -> RealNoise:
+        """Return the law of the noise of release t, before it is rounded."""
+
+
 def error_bars(
-    settings: StreamSettings, first: int, count: int, confidence: float = 0.95
+    settings: ExactSettings, first: int, count: int, confidence: float = 0.95
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Compute the standard deviation and the half width of `count` releases of a counter, from step `first` on.
 
@@ -158,10 +187,15 @@ def window_half_width(
     """Return how far the sum of `window` steps is from the truth at most, where it is least exact."""
     confidence, steps = check_probability("confidence", confidence), mechanism.horizon or window
     scale = noise_scale(mechanism, budget, per_person=per_person, participation=participation)
-    t = int(mechanism.squared_window_norms(window, steps).argmax()) + 1
     if lane == "float":
-        norm = mechanism.squared_window_norm(t, max(t - window, 0))
+        norm = float(mechanism.squared_window_norms(window, steps).max())
         return gaussian_quantile(confidence) * scale * math.sqrt(norm)
+    return widest_window(mechanism, scale, window, steps, confidence)
+
+
+def widest_window(mechanism: Mechanism, scale: float, window: int, steps: int, confidence: float) -> int:
+    """Return the half width of a sum of `window` steps, up to the one of the first `steps` where it is widest."""
+    t = int(mechanism.squared_window_norms(window, steps).argmax()) + 1
     if t <= window:
         return half_width(noise_at(mechanism, scale, t), confidence)
     return change_half_width(change_between(mechanism, scale, t, t - window), confidence)

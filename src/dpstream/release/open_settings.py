@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +36,10 @@ from dpstream.noise.keystream import check_key, derive_key, fresh_key
 from dpstream.noise.named import NamedNoise, serves_names
 from dpstream.release.change_law import change_between, change_half_width, change_variance
 from dpstream.release.error_bars import half_width
+from dpstream.release.lane import Lane
 from dpstream.release.mechanism_argument import check_mechanism
 from dpstream.release.name_spelling import check_name
-from dpstream.release.noise_law import noise_at, rounded_stddev
+from dpstream.release.noise_law import RealNoise, noise_at, rounded_stddev
 from dpstream.release.settings import LARGEST_SUM, NOISE_ROOM
 
 __all__ = ["OpenSettings", "mechanism_for_names"]
@@ -82,6 +83,8 @@ class OpenSettings:
     people_share: float
     declared: tuple[str, ...]
     name: str
+    #: One person more or less.
+    neighbours: ClassVar[Literal["add-remove"]] = "add-remove"
 
     @classmethod
     def of(
@@ -184,13 +187,27 @@ class OpenSettings:
             raise SumsTooLarge(horizon=self.horizon, per_step=self.per_name, noise=noise, most=LARGEST_SUM)
         return most
 
+    @property
+    def lane(self) -> Lane:
+        """Counts are whole numbers, and so are releases."""
+        return "exact"
+
+    @property
+    def last(self) -> int:
+        """The last step that can ever be made."""
+        return self.horizon
+
+    def noise_at(self, t: int) -> RealNoise:
+        """Return the law of the noise of a count at step t, before it is rounded."""
+        return noise_at(self.mechanism, self.scale, self._checked(t))
+
     def stddev(self, t: int) -> float:
         """Return the standard deviation of a released count at step t, rounding included."""
-        return rounded_stddev(noise_at(self.mechanism, self.scale, self._checked(t)))
+        return rounded_stddev(self.noise_at(t))
 
     def half_width(self, t: int, confidence: float) -> int:
         """Return how far a released count is from the truth at most, with this confidence."""
-        return half_width(noise_at(self.mechanism, self.scale, self._checked(t)), confidence)
+        return half_width(self.noise_at(t), confidence)
 
     def change(self, t: int, since: int, confidence: float) -> tuple[float, int]:
         """Return the standard deviation and the half width of the change from release `since` ≥ 1 to t."""

@@ -77,8 +77,8 @@ class ProtectionText:
         return (
             "These figures are published with differential privacy. Random noise was added to each of them, which"
             f" limits what anybody can learn from them about {self._hidden(who)}. {self._promise(who)} {self._limit()}"
-            f"{self._exactness()} The noise makes a figure too high as often as too low. Not protected are facts about"
-            f" people in general, and what other publications tell about the same people.{self._other_rows()}"
+            f"{self._exactness()} {self._too_high()} Not protected are facts about people in general, and what other"
+            f" publications tell about the same people.{self._other_rows()}"
             f"{self._earlier()} Made with dpstream {_version()}: {self._method()}."
         )
 
@@ -121,6 +121,9 @@ class ProtectionText:
         parts = [f"each published total{until} is within ±{self._shown(self.total_error())} of the true one"]
         parts += [f"each figure of {words} within ±{self._shown(off)}" for words, off in self.window_errors().items()]
         return f"How exact they are: in {often} {', '.join(parts)}."
+
+    def _too_high(self) -> str:
+        return "The noise makes a figure too high as often as too low."
 
     def _other_rows(self) -> str:
         if self.rows_per_person is not None:
@@ -191,7 +194,7 @@ class ProtectionText:
                 },
                 "dp_variant": {
                     "variant_name": _variant(settings),
-                    "data_domain": f"Logs of {self.counted}, each with a time.",
+                    "data_domain": self._domain(),
                     "unprotected_quantities": self._unprotected(),
                 },
                 "privacy_loss": {
@@ -224,8 +227,14 @@ class ProtectionText:
             },
         }
 
+    def _domain(self) -> str:
+        return f"Logs of {self.counted}, each with a time."
+
+    def _fixed(self) -> str:
+        return "The dates of steps, the categories and the settings, which do not depend on the data."
+
     def _unprotected(self) -> str:
-        fixed = "The dates of steps, the categories and the settings, which do not depend on the data."
+        fixed = self._fixed()
         if not self.dates_from_data:
             return fixed
         return f"{fixed} But {' and '.join(self.dates_from_data)} was taken from the data."

@@ -19,6 +19,7 @@ from dpstream.arguments import check_whole
 from dpstream.errors import InvalidArgument
 from dpstream.release.settings import StreamSettings
 from dpstream.store.ledger import OpenSteps, read_open_steps
+from dpstream.store.names_tables import read_names
 from dpstream.store.sealing import INPUT_BYTES
 from dpstream.store.settings import check_name, settings_from_row
 from dpstream.store.store_files import StoreFiles
@@ -78,6 +79,22 @@ class TrueData:
             settings = settings_from_row(row, str(self._files.database.path))
             pieces = [piece.inputs for piece in recover_inputs(self._files, row, settings, first, last)]
             return np.concatenate(pieces) if pieces else np.empty((0, *settings.shape), dtype=np.int64)
+
+    def rows_wait(self, name: str) -> bool:
+        """Return whether rows were ingested for open steps of a counter, or of a stream of names.
+
+        Raises
+        ------
+        StreamUnknown, InvalidArgument, StoreDamaged
+            As `open_steps`.
+        """
+        name = check_name(name)
+        with self._files.turn(), self._files.database.snapshot():
+            row = read_stream(self._files.database, self._files.seals, name)
+            if row.settings["lane"] == "names":
+                kept = read_names(self._files.database, self._files.seals.stream(row.tag), row)
+                return bool(len(kept.cells.of(row.t + 1, row.settings["horizon"])))
+        return bool(self.open_steps(name).rows.any())
 
     def open_steps(self, name: str, first: int | None = None, last: int | None = None) -> OpenSteps:
         """Return what was ingested so far for the open steps from `first` to `last` of a counter; all by default.
