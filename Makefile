@@ -66,6 +66,10 @@ torture: .venv/ready
 	$(BIN)/python -m tests.store.torture_ledger --kills 30 --sabotage batch
 	$(BIN)/python -m tests.store.torture_ledger --kills 30 --sabotage again
 	$(BIN)/python -m tests.store.torture_ledger --kills 30 --sabotage people
+	$(BIN)/python -m tests.store.torture_names --kills 100
+	$(BIN)/python -m tests.store.torture_names --kills 12 --sabotage again
+	$(BIN)/python -m tests.store.torture_names --kills 12 --sabotage pairs
+	$(BIN)/python -m tests.store.torture_names --kills 6 --sabotage noise
 	$(BIN)/python -m tests.integrations.serve.torture_ingest --kills 100
 	! $(BIN)/python -m tests.integrations.serve.torture_ingest --kills 8 --sabotage again
 	! $(BIN)/python -m tests.integrations.serve.torture_ingest --kills 12 --sabotage early

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from . import torture_ledger
+from . import torture_ledger, torture_names
 from .torture import torture
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
@@ -42,3 +42,21 @@ def test_the_driver_of_open_steps_can_fail(path, sabotage, kills):
     assert report.kills == kills
     assert report.doubled > 0, report
     assert report.conflicts > 0 or sabotage == "people", report
+
+
+@pytest.mark.heavy
+def test_kills_of_names(path):
+    report = torture_names.torture(path.parent, kills=40, seed=11)
+    assert report.clean, report
+    assert report.kills == 40
+    assert report.steps["files"] > 80
+    assert report.steps["names"] > 3
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("sabotage", ["again", "pairs", "noise"])
+def test_the_driver_of_names_can_fail(path, sabotage):
+    report = torture_names.torture(path.parent, kills=6, seed=1, sabotage=sabotage)
+    assert report.kills == 6
+    assert report.conflicts > 0, report
+    assert report.doubled > 0 or sabotage == "noise", report

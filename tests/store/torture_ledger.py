@@ -158,11 +158,16 @@ SABOTAGE = {"batch": batch_of_its_own, "again": no_memory_of_batches, "people": 
 
 
 def torture(folder: Path, kills: int, seed: int, sabotage: str | None = None) -> Report:
+    plain(None)  # the mechanism is worked out once, here, and not in every life
+    return torture_with(live, judge, folder, kills, seed, sabotage)
+
+
+def torture_with(live, judge, folder: Path, kills: int, seed: int, sabotage: str | None) -> Report:
+    """Let many lives ingest and release, each until it is killed, and judge what they left behind."""
     chance = random.Random(seed)  # noqa: S311
     report, start = Report(), time.perf_counter()
     path, visible = folder / "torture.db", folder / "visible"
     visible.touch()
-    plain(None)  # the mechanism is worked out once, here, and not in every life
     while report.kills < kills and not report.failed:
         by_clock = sabotage is None and report.kills % 3 != 0
         at = len({line for line in visible.read_text().splitlines() if line.startswith("file")})
@@ -256,11 +261,12 @@ def noise_key(store: dp.Store) -> bytes:
     return store._files.seals.noise_key(NAME, row.tag, row.configuration)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=300)
+def drive(torture, sabotage: dict, text: str, *, kills: int) -> int:
+    """Run a torture from the command line; 0 if it found nothing or, sabotaged, something."""
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=kills)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--sabotage", choices=sorted(SABOTAGE))
+    parser.add_argument("--sabotage", choices=sorted(sabotage))
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         report = torture(Path(folder), given.kills, given.seed, given.sabotage)
@@ -275,4 +281,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(drive(torture, SABOTAGE, __doc__, kills=300))
