@@ -16,11 +16,14 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from dpstream.errors import DpstreamError, InvalidArgument, StoreError, StreamUnknown
-from dpstream.serve.answers import Content, StrictHeaders, answer
+from dpstream.serve.answers import StrictHeaders, answer
+from dpstream.serve.content import Content
 from dpstream.serve.downloads import MEDIA_TYPES, REGISTRY, as_file, registry_file, stream_summary
 from dpstream.serve.figures import Figures
+from dpstream.serve.front import KeptFirst
 from dpstream.serve.intake import EventIntake, IntakeLimits, Refused
 from dpstream.serve.live import LiveReleases
 from dpstream.serve.metrics import MEDIA_TYPE, metrics_text
@@ -42,7 +45,7 @@ def make_app(
     writer: WriterLink | None = None,
     limits: IntakeLimits | None = None,
     origins: Sequence[str] = (),
-) -> Starlette:
+) -> ASGIApp:
     """Return the application that shows the store at a path.
 
     Parameters
@@ -68,7 +71,9 @@ def make_app(
         If there is no store.
     """
     intake = None if writer is None else EventIntake(writer, limits or IntakeLimits())
-    return _Site(Figures(path), most_live, intake, writer).app(origins)
+    site = _Site(Figures(path), most_live, intake, writer)
+    app = site.app(origins)
+    return app if origins else KeptFirst(app, site.at_hand)  # other sites need headers of their own
 
 
 class _Site:
@@ -131,9 +136,14 @@ class _Site:
             raise Refused(404, "EventsNotTaken", "this server takes no events: start it with --ingest")
         return await self._intake.post(request, request.path_params["name"])
 
-    async def _kept(self, name: str, make: Callable[[], Content]) -> Content:
+    def at_hand(self, name: str) -> Content | None:
+        """Return what is kept under this name, if it is of now."""
         found = self._figures.at_hand(name)
-        return found if isinstance(found, Content) else await run_in_threadpool(self._figures.kept, name, make)
+        return found if isinstance(found, Content) else None
+
+    async def _kept(self, name: str, make: Callable[[], Content]) -> Content:
+        found = self.at_hand(name)
+        return await run_in_threadpool(self._figures.kept, name, make) if found is None else found
 
     # -- pages --------------------------------------------------------------------------------------------------------
 
@@ -189,14 +199,14 @@ class _Site:
             stream = self._figures.stream(name)
             frame = stream.between(query.get("from"), query.get("to"), query.get("category"))
             frame = thinned(frame, query.get("points"))
-            return Content.of(as_file(stream, frame, form), MEDIA_TYPES[form])
+            return Content.of(as_file(stream, frame, form), MEDIA_TYPES[form], vary="Accept")
 
         if {"from", "to", "category", "points"} & set(query):  # as many as clients can think of, so they are not kept
             made = await run_in_threadpool(make)
         else:
-            await run_in_threadpool(self._figures.stream, name)
-            made = await self._kept(f"/api/releases/{form}/{name}", make)
-        return answer(request, made, vary="Accept")
+            # JSON, which most ask for, by its address.
+            made = await self._kept(request.scope["path"] if form == "json" else f"{form} of {name}", make)
+        return answer(request, made)
 
     async def _metrics(self, request: Request) -> Response:
         made = await self._kept("/metrics", lambda: Content.of(metrics_text(self._figures.streams()), MEDIA_TYPE))
@@ -235,8 +245,7 @@ async def _static(request: Request) -> Response:
     found = await run_in_threadpool(static_file, request.path_params["file"], packed)
     if found is None:
         raise HTTPException(404)
-    encoding = {"content_encoding": "gzip"} if packed else {}
-    return answer(request, Content.of(*found), vary="Accept-Encoding", **encoding)
+    return answer(request, found)
 
 
 async def _no_content(_: Request) -> Response:

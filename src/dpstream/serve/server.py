@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
+from dpstream.operating_system.open_files import allow_open_files
 from dpstream.serve.app import make_app
+from dpstream.serve.http_protocol import HEAD_BYTES, http_protocol
 from dpstream.serve.intake import IntakeLimits
 from dpstream.serve.writer_link import WriterLink
 from dpstream.serve.writer_settings import WriterSettings
@@ -18,6 +20,8 @@ __all__ = ["listening_socket", "run_server", "server_settings"]
 
 #: How long open connections may take to end when the server is stopped; live ones would never.
 GRACE_SECONDS = 1
+#: Each connection is an open file: there may be 2,000 live ones, and others.
+OPEN_FILES = 8192
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -70,6 +74,7 @@ def run_server(
     WriterNotStarted
         If events are to be taken, and cannot: another process writes a stream, or the key is missing.
     """
+    allow_open_files(OPEN_FILES)
     link = None if writer is None else WriterLink(path, writer)
     if link is not None:
         link.start()
@@ -82,17 +87,17 @@ def run_server(
             link.end()
 
 
-def server_settings(app: Starlette, certificate: tuple[str, str] | None = None) -> uvicorn.Config:
+def server_settings(app: ASGIApp, certificate: tuple[str, str] | None = None) -> uvicorn.Config:
     """Return how the application is served."""
     file, key = certificate or (None, None)
     return uvicorn.Config(
         app,
-        http="h11",
+        http=http_protocol(),
         log_level="warning",
         access_log=False,
         server_header=False,
         ssl_certfile=file,
         ssl_keyfile=key,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        h11_max_incomplete_event_size=1 << 16,
+        h11_max_incomplete_event_size=HEAD_BYTES,
     )

@@ -7,6 +7,8 @@ import importlib.util
 from functools import lru_cache
 from pathlib import Path
 
+from dpstream.serve.content import Content
+
 __all__ = ["STATIC", "plotly_file", "static_file"]
 
 STATIC = Path(__file__).parent / "static"
@@ -22,8 +24,8 @@ def plotly_file() -> Path | None:
 
 
 @lru_cache(maxsize=6)
-def static_file(name: str, packed: bool) -> tuple[bytes, str] | None:
-    """Return the content and the type of a file of the page, gzip-packed or not; None if there is no such file."""
+def static_file(name: str, packed: bool) -> Content | None:
+    """Return a file of the page, gzip-packed or not; None if there is no such file."""
     files = {
         "page.css": (STATIC / "page.css", "text/css; charset=utf-8"),
         "page.js": (STATIC / "page.js", "text/javascript; charset=utf-8"),
@@ -33,4 +35,6 @@ def static_file(name: str, packed: bool) -> tuple[bytes, str] | None:
     if path is None:
         return None
     body = path.read_bytes()
-    return gzip.compress(body, 6, mtime=0) if packed else body, kind
+    if packed:
+        return Content.of(gzip.compress(body, 6, mtime=0), kind, vary="Accept-Encoding", content_encoding="gzip")
+    return Content.of(body, kind, vary="Accept-Encoding")
