@@ -23,6 +23,9 @@ LEVELS = 1024
 #: Where, in a level, columns are looked at; between two such places they are bounded.
 PARTS = 2
 
+#: A filter that has decayed by this power of e since the first step does not know it any more, to a double's digits.
+FORGOTTEN = 40.0
+
 
 class Levels:
     """Rows and columns of L = diag(p) · F · diag(q) and R = L⁻¹A, for p and q constant on levels.
@@ -91,7 +94,11 @@ class Levels:
         before = np.append(0.0, x[:-1])
         rise = x - before
         decay = portable.exp(-eta * B[:, None])
-        E = _accumulate(decay, decay * rise[:, None])[:-1]
+        # E is Σ_{j<b} exp(-η (b-j)) (x_j - x_{j-1}). x falls from 1 to 1e-8, so the sum loses digits until it has forgotten
+        # the first steps; summed by parts it keeps them as long as it has not.
+        forgotten = self.starts[:, None] * eta > FORGOTTEN
+        by_parts = before[:, None] - memory * portable.expm1(eta)
+        E = np.where(forgotten, _accumulate(decay, decay * rise[:, None])[:-1], by_parts)
         A, flat = v * (E + rise[:, None]), v0 * x
         first = rise + _added(E * v) + v0 * before  # Y at the level's first step
 
