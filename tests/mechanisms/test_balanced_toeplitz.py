@@ -1,7 +1,6 @@
 """The balanced Toeplitz mechanism: its error targets, and its sensitivity against explicit matrices."""
 
 import itertools
-import time
 
 import numpy as np
 import pytest
@@ -122,12 +121,6 @@ def test_more_or_fewer_buffers():
     assert BalancedToeplitz(1023, buffers=2).max_variance() > BalancedToeplitz(1023).max_variance()
     assert BalancedToeplitz(1023, buffers=8).max_variance() <= 1.05 * BalancedToeplitz(1023).max_variance()
     assert BalancedToeplitz(1023, buffers=4) == BalancedToeplitz(1023)
-
-
-def test_its_sensitivity_takes_a_second():
-    begin = time.process_time()
-    BalancedToeplitz(2**20).max_variance()
-    assert time.process_time() - begin < 5  # under one on a quiet machine
 
 
 def test_refusals():

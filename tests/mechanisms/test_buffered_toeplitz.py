@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from fractions import Fraction
 from typing import Any
 
@@ -38,12 +37,10 @@ def test_the_inverse_of_the_stored_factor_costs_what_is_stated(T: int, buffers: 
 @pytest.mark.parametrize("normalized", [False, pytest.param(True, marks=pytest.mark.heavy)])
 def test_a_million_steps(normalized: bool) -> None:
     T = 2**20
-    started = time.process_time()
     m = BufferedToeplitz(T, normalized=normalized)
     assert m.gaps.size == m.buffers == m.memory == 6
     assert m.sensitivity() >= 1.0
     assert m.input_scale(1, 1) > 0
-    assert time.process_time() - started < 0.2  # 15 ms on an idle core
 
     lags = np.arange(T, dtype=np.float64)
     left, right = m._left.at(lags), m._right.at(lags)

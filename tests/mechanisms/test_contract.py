@@ -140,7 +140,7 @@ def test_variances_under_participation(name, participation):
         assert asked == pytest.approx(owed * plain, rel=1e-9)
 
 
-@settings(max_examples=150 if os.environ.get("DPSTREAM_HEAVY") else 20, deadline=None)
+@settings(max_examples=150 if os.environ.get("DPSTREAM_HEAVY") else 8, deadline=None)
 @given(st.sampled_from(sorted(BOUNDED)), st.integers(1, 300))
 def test_any_horizon(name, horizon):
     mechanism = BOUNDED[name](horizon)
@@ -148,7 +148,7 @@ def test_any_horizon(name, horizon):
     check_stream(mechanism, horizon)
 
 
-@settings(max_examples=30 if os.environ.get("DPSTREAM_HEAVY") else 8, deadline=None)
+@settings(max_examples=30 if os.environ.get("DPSTREAM_HEAVY") else 4, deadline=None)
 @given(st.sampled_from(sorted(ENDLESS)), st.integers(1, 300))
 def test_any_number_of_steps_without_a_horizon(name, steps):
     mechanism = ENDLESS[name](1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -50,10 +48,7 @@ def test_a_tighter_tolerance_tightens_the_bounds() -> None:
     assert Optimal(60).certificate.lower <= c.upper
 
 
-def test_equal_mechanisms_share_the_solution_and_building_is_lazy() -> None:
-    started = time.process_time()
-    Optimal(4096)
-    assert time.process_time() - started < 0.1
+def test_equal_mechanisms_share_the_solution() -> None:
     assert Optimal(90).left is Optimal(90).left
     assert not Optimal(90).left.flags.writeable
     assert Optimal(90) == Optimal(90, tolerance=1e-4) != Optimal(90, tolerance=1e-3)

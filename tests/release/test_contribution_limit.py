@@ -20,7 +20,7 @@ from dpstream.release.person_id import person_id
 IDS = st.one_of(st.text(max_size=2), st.binary(max_size=2), st.integers(-20, 20), st.floats(-3, 3))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 5), st.lists(IDS.filter(lambda x: not isinstance(x, (str, bytes)) or x.strip()), max_size=200))
 def test_keeps_the_first_and_drops_the_rest(times, events):
     limit = ContributionLimit(times)

@@ -30,7 +30,7 @@ MECHANISMS = [
     m.Unbounded(),
     m.Unbounded(m.SquareRoot),
     m.GrowingSmooth(),
-    m.LogMatrix(),
+    pytest.param(m.LogMatrix(), marks=pytest.mark.heavy),
 ]
 INPUTS = np.random.default_rng(1).integers(-3, 4, 60)
 

@@ -59,6 +59,18 @@ class Levels:
             total += self._row_weights[pair] * past
         return p2 * total
 
+    def max_row_norm(self, steps: int) -> float:
+        """The largest ‖L_t‖² of the first `steps`: between two ends of a level row norms drift one way."""
+        level = int(level_of(np.array([steps]))[0])
+        last = self.row_norms(np.array([self.starts[level], steps])).max()
+        return float(max(last, self._largest_rows[level - 1])) if level else float(last)
+
+    @cached_property
+    def _largest_rows(self) -> NDArray[np.float64]:
+        """The largest ‖L_t‖² up to each level's end, itself included."""
+        ends = self.starts + self.widths.astype(np.int64) - 1
+        return np.maximum.accumulate(np.maximum(self.row_norms(self.starts), self.row_norms(ends)))
+
     @cached_property
     def _row_rates(self) -> NDArray[np.float64]:
         a, b = np.triu_indices(self.left.rates.size)
@@ -94,8 +106,8 @@ class Levels:
         before = np.append(0.0, x[:-1])
         rise = x - before
         decay = portable.exp(-eta * B[:, None])
-        # E is Σ_{j<b} exp(-η (b-j)) (x_j - x_{j-1}). x falls from 1 to 1e-8, so the sum loses digits until it has forgotten
-        # the first steps; summed by parts it keeps them as long as it has not.
+        # E is Σ_{j<b} exp(-η (b-j)) (x_j - x_{j-1}). x falls from 1 to 1e-8, so the sum loses digits until it has
+        # forgotten the first steps; summed by parts it keeps them as long as it has not.
         forgotten = self.starts[:, None] * eta > FORGOTTEN
         by_parts = before[:, None] - memory * portable.expm1(eta)
         E = np.where(forgotten, _accumulate(decay, decay * rise[:, None])[:-1], by_parts)
