@@ -175,7 +175,7 @@ def test_past_the_horizon(caplog):
     with caplog.at_level(logging.ERROR, "dpstream"):
         noisy, _ = jax.jit(noise.update)(PARAMS, state)
         assert all(bool(jnp.isnan(leaf).all()) for leaf in jax.tree.leaves(noisy))
-    assert "step 3 is past the horizon" in caplog.text
+    assert "step 3 is past the end of this training" in caplog.text
 
 
 def test_one_step_has_one_noise(caplog):
