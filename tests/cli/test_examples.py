@@ -83,8 +83,9 @@ def test_paragraphs_flow_and_examples_can_be_pasted(prepared):
 
 
 def example_or_heavy(example):
-    """The quick paper takes half a minute, and tests/cli/test_paper.py makes one anyway."""
-    return pytest.param(example, marks=pytest.mark.heavy) if "paper --quick" in example else example
+    """A quick paper takes half a minute, a demo ten seconds; test_paper.py and test_demo.py make one anyway."""
+    slow = "paper --quick" in example or example == "dpstream demo"
+    return pytest.param(example, marks=pytest.mark.heavy) if slow else example
 
 
 #: A server runs until it is stopped: tests/serve has it.

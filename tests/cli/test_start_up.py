@@ -56,8 +56,8 @@ def loaded(*arguments):
         (("compare", "--rho", "1", "--epsilon", "1"), 2),
         (("store", "show"), 2),
         (("store", "releases", "--help"), 0),
-        *(((name, "--help"), 0) for name in COMMANDS),
-        *(((name, "--nonsense"), 2) for name in COMMANDS),
+        *(pytest.param((name, "--help"), 0, marks=pytest.mark.heavy) for name in COMMANDS),
+        *(pytest.param((name, "--nonsense"), 2, marks=pytest.mark.heavy) for name in COMMANDS),
     ],
 )
 def test_nothing_heavy_is_loaded(arguments, status):

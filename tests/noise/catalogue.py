@@ -1,6 +1,9 @@
 """The mechanisms that the noise tests hold against dense matrices: of every streaming kind, and of none."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
 
 from dpstream.mechanisms import Unbounded
 from dpstream.mechanisms.base import Mechanism
@@ -29,3 +32,11 @@ ALL: dict[str, Callable[[int], Mechanism]] = {
 }
 LAPLACE = {name: make for name, make in ALL.items() if "laplace" in name}
 GAUSSIAN = {name: make for name, make in ALL.items() if "laplace" not in name}
+
+
+def variants_heavy(names: Iterable[str]) -> list[Any]:
+    """Names as cases of a test, of which those that stream as another one does run with the heavier suite only."""
+    return [
+        pytest.param(name, marks=pytest.mark.heavy) if "-" in name and not name.endswith("-laplace") else name
+        for name in names
+    ]

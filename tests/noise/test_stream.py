@@ -31,6 +31,9 @@ from dpstream.testing import fixed_key
 
 from .catalogue import ALL, GAUSSIAN, LAPLACE
 
+#: Beside the widths that every run takes.
+MORE_WIDTHS = [pytest.param(width, marks=pytest.mark.heavy) for width in (3, 300)]
+
 DTYPES = {"float32": 2e-6, "float64": 1e-13}
 
 
@@ -61,7 +64,7 @@ def operator_of(mechanism, steps: int) -> np.ndarray:
     return np.array(rows)
 
 
-@pytest.mark.parametrize("coordinates", [1, 5, 64, 300])
+@pytest.mark.parametrize("coordinates", [1, 64, *MORE_WIDTHS])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_the_operator_in_the_dtype_used(name, dtype, coordinates):
@@ -97,7 +100,7 @@ def test_long_horizons_in_float32(mechanism):
     assert worst < 1e-4 * float(expected.std())
 
 
-@pytest.mark.parametrize("coordinates", [1, 3, 64, 200])
+@pytest.mark.parametrize("coordinates", [1, 64, *MORE_WIDTHS])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 @pytest.mark.parametrize("name", ALL)
 def test_block_equals_steps(name, dtype, coordinates):

@@ -244,7 +244,7 @@ def test_the_interval_is_around_the_last_release_whatever_way_it_was_made():
 def test_describe_says_what_to_whom_against_whom_and_what_not():
     text = make(50, name="visits", participation=dp.Participation(5, 7)).describe()
     for words in (
-        "ZCDP(rho=0.5)",
+        "rho = 0.5",
         "50 at most",
         "at most 5 steps",
         "7 steps apart",

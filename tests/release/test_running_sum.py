@@ -180,7 +180,7 @@ def test_looking():
     scale = noise_scale(total.mechanism, total.budget, per_person=1 + 2.0**-15, participation=dp.Participation(2))
     assert total.stddev() == pytest.approx(scale * total.mechanism.squared_row_norm(1) ** 0.5)
     text = total.describe()
-    for words in ("running sums", "ZCDP(rho=0.5)", "at most 2 steps", "ℓ2 norm", "real-valued noise"):
+    for words in ("running sums", "rho = 0.5", "at most 2 steps", "ℓ2 norm", "real-valued noise"):
         assert words in text
     endless = dp.RunningSum(None, dp.zcdp(0.5), shape=3)
     assert type(endless.mechanism) is AnytimeToeplitz
