@@ -1,4 +1,4 @@
-"""Draws docs/error-against-memory.png: error against memory for training, every mechanism a point.
+"""Draws docs/error-against-memory.svg: error against memory for training, every mechanism a point.
 
 usage: python research/plot_error_against_memory.py
 
@@ -19,7 +19,7 @@ from dpstream import Participation, mechanisms
 from dpstream.mechanisms import Banded, BandedInverse, FittedToeplitz, Independent
 
 T, EPOCHS = 2048, Participation(8, 256)
-TARGET = Path(__file__).parent.parent / "docs" / "error-against-memory.png"
+TARGET = Path(__file__).parent.parent / "docs" / "error-against-memory.svg"
 
 
 def main() -> None:
@@ -64,7 +64,8 @@ def main() -> None:
     axes.set_title(f"{T:,} steps, {EPOCHS.times} epochs, {EPOCHS.separation} steps apart", fontsize=11)
     axes.grid(visible=True, alpha=0.25)
     axes.legend(fontsize=8, ncols=2, loc="upper right")
-    figure.savefig(TARGET, dpi=130)
+    mpl.rcParams["svg.hashsalt"] = "dpstream"  # the same file every time
+    figure.savefig(TARGET, metadata={"Date": None})
 
 
 if __name__ == "__main__":

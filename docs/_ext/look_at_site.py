@@ -92,7 +92,7 @@ class _Page(HTMLParser):
         if tag == "html" and not told.get("lang"):
             self.problems.append("no language")
         self.headings += tag == "h1"
-        self._in_title = tag == "title" or (self._in_title and tag != "body")
+        self._in_title = tag == "title" and not self.title  # pictures in SVG have titles, too
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "title":

@@ -40,21 +40,22 @@ def record(run: Path, remark: str = "", recorded: Path = RECORDED) -> int:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Return the rows as Markdown, and the machines under it."""
+    """Return the rows as Markdown, and under them which run each is from."""
+    runs: dict[str, int] = {}
     lines = [
-        "| work | against | ours | theirs | | ratio | wanted | floors | measured |",
-        "|---|---|--:|--:|---|--:|--:|--:|---|",
+        "| work | against | ours | theirs | | ratio | wanted | floors | run |",
+        "|---|---|--:|--:|---|--:|--:|--:|--:|",
     ]
     for row in rows:
         floors = "" if row.get("floors") is None else f"{row['floors']:.1f}"
         wanted = row["wanted"] + ("" if row["met"] else " **missed**")
-        told = row["day"] + (f", {row['remark']}" if row["remark"] else "")
+        told = f"{row['day']}, {row['remark'] or 'no remark'}; {row['machine']}"
+        run = runs.setdefault(told, len(runs) + 1)
         lines.append(
             f"| {row['work']} | {row['against']} | {row['ours']:.3g} | {row['peer']:.3g} | {row['unit']} "
-            f"| {row['ratio']:.2f}× | {wanted} | {floors} | {told} |"
+            f"| {row['ratio']:.2f}× | {wanted} | {floors} | {run} |"
         )
-    machines = sorted({row["machine"] for row in rows})
-    return "\n".join([*lines, "", f"Measured on: {'; '.join(machines)}.", ""])
+    return "\n".join([*lines, "", "Runs:", "", *(f"{run}. {told}" for told, run in runs.items()), ""])
 
 
 def setup(app: Any) -> dict[str, Any]:

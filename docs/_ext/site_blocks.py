@@ -17,6 +17,9 @@ from docutils.parsers.rst import directives
 from docutils.utils.math import latex2mathml
 from kept_pages import Shown, package_fingerprint, results_of, seconds_last_time, write_times
 from page_runs import DOCS, ROOT, PageError, Result, pages
+from pygments.lexer import RegexLexer, bygroups, using
+from pygments.lexers.shell import BashLexer
+from pygments.token import Generic
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
@@ -141,6 +144,18 @@ class RunBlock(SphinxDirective):
         return nodes.image(uri=f"/_generated/{name}", alt=self.options["alt"], classes=["made"])
 
 
+class SessionLexer(RegexLexer):
+    """Colours what is typed; all else was printed, also lines that begin like a prompt of another kind."""
+
+    name = "session"
+    tokens: ClassVar[dict[str, Any]] = {
+        "root": [
+            (r"^(\$ |> )((?:.*\\\n)*.*\n)", bygroups(Generic.Prompt, using(BashLexer))),
+            (r".*\n", Generic.Output),
+        ]
+    }
+
+
 class Shell(RunBlock):
     """Commands with their prompts, each followed by what it printed."""
 
@@ -148,11 +163,11 @@ class Shell(RunBlock):
         """Return one console session."""
         lines = []
         for i, command in enumerate(result.commands or ["\n".join(self.content)]):
-            prompted = command if command.startswith("#") else "$ " + command.replace("\n", "\n> ")
+            prompted = "$ " + command.replace("\n", "\n> ")
             # Lines that a backslash continues are shown as they are typed.
             lines.append(re.sub(r"(\\\n)> ", r"\1", prompted) + "\n")
             lines += [self.printed(one) for one in result.outputs[i : i + 1]]
-        return [self.literal("".join(lines), "console", "session")]
+        return [self.literal("".join(lines), "session", "session")]
 
 
 class Python(RunBlock):
@@ -196,6 +211,7 @@ def _mathml(formula: str, *, block: bool) -> str:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives, and the writer of formulas."""
+    app.add_lexer("session", SessionLexer)
     app.add_directive("shell", Shell)
     app.add_directive("python", Python)
     app.add_directive("file", File)

@@ -743,8 +743,9 @@ class StepsReleased(TrainingError):
 
     message = (
         "this training stands after step {step}, but {released} steps were released under its key: going on would put"
-        " used noise on other gradients. Load the newest checkpoint; or, if nothing that depends on the steps after"
-        " {step} was or will be shown to anybody, pass discard_later_steps=True to load_state_dict"
+        " used noise on other gradients. To go on, load the newest checkpoint; for a new training, give another key"
+        " file; or, if nothing that depends on the steps after {step} was or will be shown to anybody, pass"
+        " discard_later_steps=True to load_state_dict"
     )
     step: int
     released: int

@@ -1,4 +1,4 @@
-"""Every page of the site is listed in a table of contents: the site is built with warnings as errors."""
+"""Every page of the site is listed in a table of contents and has a title of its own, or `make docs` would fail."""
 
 import re
 from pathlib import Path
@@ -21,6 +21,16 @@ def unlisted(docs):
 
 def test_every_page_is_listed():
     assert [name for name in unlisted(DOCS) if not name.startswith("reference/api/")] == []  # generated at the build
+
+
+def test_titles_differ():
+    titles = {}
+    for page in sorted(DOCS.rglob("*.md")):
+        if page.relative_to(DOCS).parts[0] not in NOT_PAGES and (
+            found := re.search(r"^# (.+)", page.read_text(), re.M)
+        ):
+            titles.setdefault(found[1], []).append(page.relative_to(DOCS).as_posix())
+    assert {title: pages for title, pages in titles.items() if len(pages) > 1} == {}
 
 
 def test_a_page_that_nobody_lists_is_found(tmp_path):
