@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 import dpstream as dp
 from dpstream.cli.app import app
+from dpstream.cli.serve import warnings_of
 from dpstream.serve.export import Exported, export_site
 
 from .conftest import open_visits
@@ -98,6 +100,27 @@ def test_an_address_of_another_machine(made):
     refused = run("serve", made / "counts.db", "--host", "192.0.2.1", "--port", 0)
     assert refused.exit_code == 2
     assert "--host must be an address of this machine" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("address", "tls", "words"),
+    [
+        ("127.0.0.1", False, []),
+        ("::1", False, []),
+        ("0.0.0.0", True, []),  # noqa: S104
+        ("0.0.0.0", False, ["without encryption: give --certificate", "sent in clear"]),  # noqa: S104
+        ("192.0.2.7", False, ["without encryption: give --certificate", "sent in clear"]),
+    ],
+)
+def test_an_address_that_others_reach_is_warned_of(address, tls, words):
+    """With a token and a stream there is nothing else to say; without them that is said, too."""
+    link = SimpleNamespace(tokens=["a token"], columns={"visits": ["when"]})
+    found = warnings_of(address, tls=tls, link=link)
+    assert len(found) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, found, strict=True))
+    assert len(warnings_of(address, tls=tls, link=None)) == len(words[:1])
+    bare = warnings_of(address, tls=tls, link=SimpleNamespace(tokens=[], columns={}))
+    assert ["no token" in bare[-2], "No stream takes events" in bare[-1]] == [True, True]
 
 
 def test_without_the_extra(made):

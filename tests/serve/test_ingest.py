@@ -167,6 +167,46 @@ def test_a_full_disk_is_503_and_nothing_is_lost(server, path, monkeypatch):
     assert counted(path, 5) == 1
 
 
+def test_more_people_than_there_is_room_for_stop_the_stream(path, clock):
+    """What would be released after that depends on who was left out: 503, for others too, until a restart."""
+    limits = {"user": "who", "max_contributions": 2, "max_users": 3}
+    token = begin(path, **limits)
+    with Ingesting(path, token) as server:
+        assert server.post([EVENT | {"who": str(i)} for i in range(3)], "room").status_code == 200
+        before = server.get("/api/streams/visits/releases").json()["releases"]
+        refused = server.post([EVENT | {"who": "one too many"}], "full")
+        after = server.post([EVENT | {"who": "0"}], "known")
+        assert (refused.status_code, after.status_code) == (503, 503)
+        assert refused.json() == after.json()  # which does not tell who it was
+        assert "same Idempotency-Key" in refused.json()["message"]
+        clock(AT + dt.timedelta(hours=9))
+        assert server.get("/api/streams/visits/releases").json()["releases"] == before
+    assert counted(path, 5) == 3
+
+
+def test_streams_that_are_over_say_so(path, clock):
+    """410 for one whose last step has closed, 409 for one that was ended and one that takes no events."""
+    tokens = {"short": begin(path, "short", horizon=2), "over": begin(path, "over")}
+    with dp.Store(path) as store:
+        store.retire("over")
+        store.counter("plain", 10, dp.zcdp(0.5))
+        tokens["plain"] = store.tokens.create("for plain", ["plain"])
+        store.open_names("searches", 10, dp.approx_dp(1, 1e-6), names_per_person=1, pairs=1000)
+        tokens["searches"] = store.tokens.create("for searches", ["searches"])
+    clock(AT + dt.timedelta(hours=9))
+    with Ingesting(path) as server:
+        found = {name: server.post([EVENT], "one", stream=name, token=token) for name, token in tokens.items()}
+        ended = server.post([EVENT], "two", stream="short", token=tokens["short"])
+        assert {name: answer.status_code for name, answer in found.items()} == {
+            "short": 410,
+            "over": 409,
+            "plain": 409,
+            "searches": 409,
+        }
+        assert ended.json()["error"] == "StreamEnded"
+        assert all(answer.json()["message"] for answer in found.values())
+
+
 def test_one_writer_a_stream(server, path, monkeypatch):
     monkeypatch.setattr("dpstream.serve.writer.PATIENCE_SECONDS", 0.0)
     second = ThreadLink(path, WriterSettings())

@@ -38,12 +38,14 @@ class Seen(HTMLParser):
 
 @pytest.mark.parametrize("address", PAGES)
 def test_names_are_text(served, address):
-    """One script, in the head, of a file of ours; no handler of any event; nothing from elsewhere."""
+    """One script, in the head, of a file of ours; no handler of any event, no inline style; nothing from elsewhere."""
     answer = served.get(address)
     assert answer.status_code == 200
     seen = Seen(answer.text)
     assert seen.tags.count("script") == 1
     assert {tag for tag, name, _ in seen.attributes if name.startswith("on")} == set()
+    assert "style" not in seen.tags
+    assert "style" not in {name for _, name, _ in seen.attributes}
     for _, name, value in seen.attributes:
         if name in ("href", "src"):
             assert ":" not in value
@@ -138,6 +140,8 @@ def test_tags_and_headers(served, address):
     for answer in (first, again, served.get("/nothing"), served.get("/api/streams/nothing/releases")):
         policy = answer.headers["content-security-policy"]
         assert "script-src 'self';" in policy
+        assert "style-src 'self';" in policy
+        assert "unsafe" not in policy
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
         assert answer.headers["x-content-type-options"] == "nosniff"

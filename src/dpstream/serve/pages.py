@@ -27,6 +27,8 @@ CATEGORIES_DRAWN = 24
 FOUND_DRAWN = 12
 #: Longer names are cut where they are read; downloads and the API have them whole.
 LONGEST_SHOWN = 80
+#: What tells the chart library that its own rules are in a style sheet of the page and need not be added.
+CHART_STYLES = {"id": "plotly.js-style-global", "class": "no-inline-styles"}
 DOWNLOADS = {"csv": "CSV", "json": "JSON", "parquet": "Parquet"}
 
 
@@ -90,7 +92,13 @@ def _page(title: str, main: Element, *, root: str, events: str | None = None) ->
         element("title", title),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        element("link", rel="stylesheet", href=f"{root}static/page.css"),
+        element(
+            "link",
+            rel="stylesheet",
+            href=f"{root}static/page.css",
+            id="plotly.js-style-global",
+            class_="no-inline-styles",
+        ),
         element("script", src=f"{root}static/page.js", defer="defer", data_plotly=f"{root}static/plotly.min.js"),
     )
     body = element(

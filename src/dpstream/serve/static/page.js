@@ -3,6 +3,8 @@
 (() => {
   const plotly = document.currentScript.dataset.plotly;
   let loading = null;
+  // No buttons: a chart is hidden from screen readers, so that nothing in it may take the keyboard's focus.
+  const SETTINGS = { responsive: true, scrollZoom: false, displayModeBar: false };
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
@@ -46,7 +48,7 @@
     // Windows stand side by side, however long they are; of many, the last are in view and the rest is scrolled to.
     const shown = data.kind === "bars" ? { type: "category", nticks: place.clientWidth < 500 ? 3 : 8, tickangle: 0, range: [Math.max(count - 62, 0) - 0.5, count - 0.5] } : {};
     const layout = { margin: { l: 50, r: 10, t: 10, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("--ink") }, showlegend: false, hovermode: "x", xaxis: { ...axis, ...shown }, yaxis: axis };
-    return window.Plotly.react(place, traces(data), layout, { responsive: true, scrollZoom: false, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] }).then(() => {
+    return window.Plotly.react(place, traces(data), layout, SETTINGS).then(() => {
       figure.classList.add("drawn");
       if (data.more && data.kind === "total" && !place.finer) {
         place.finer = true;
@@ -82,7 +84,7 @@
       const behind = data.step.findLastIndex((step) => step <= last) + 1;
       for (const name of Object.keys(inside)) data[name] = [...data[name].slice(0, before), ...inside[name], ...data[name].slice(behind)];
     }
-    await window.Plotly.react(place, traces(data), place.layout, { responsive: true, scrollZoom: false, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] });
+    await window.Plotly.react(place, traces(data), place.layout, SETTINGS);
     figure.dataset.points = data.x.length;
   }
 
