@@ -8,7 +8,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · CapacityError, DenseTooLarge, MechanismTooShort, NothingFits, SumsTooLarge
     · HorizonExceeded, HorizonRequired, NoReleaseYet, ReleaseNotKept, ForkedStream, StreamInUse, TooManyPeople
     · TooManyPairs, TooManyNames
-    · InputTypeError, InputShapeError, InputNotFinite, InputOutOfBound
+    · InputTypeError, InputShapeError, InputNotFinite, InputOutOfBound, NameCountOutOfBound
     · StoreError
       · NotAStore, StoreTooNew, StoreDamaged, StoreLost, StoreCopied, StoreOutdated, StoreMismatch
       · StoreFull, StoreReadOnly, StoreNotWritten, StoreClosed, StoreBusy, LeaseLost, ForkedStore (also a ForkedStream)
@@ -317,6 +317,13 @@ class InputOutOfBound(_ErrorWithFields, ValueError):
         refused = f"{self.what} of a step's input must be from {self.least:g} to {self.most:g}, got {self.given!r}"
         advice = ". If a step may add up to more, build the stream with a larger per_step"
         return f"{refused}; nothing was added{advice if self.given > self.most else ''}"
+
+
+class NameCountOutOfBound(InputOutOfBound):
+    """A name's count is negative, larger than sums can hold, or not one that so many people can have brought."""
+
+    def describe(self) -> str:
+        return f"{self.what} must be from {self.least:,} to {self.most:,}, got {self.given:,}; nothing was added"
 
 
 # -- the durable store ------------------------------------------------------------------------------------------------

@@ -25,10 +25,11 @@ ROOT = Path(__file__).parents[2]
 LEAST_BY_AUDIT = 9
 THREADS = "threads"
 NAMES = "names"
-#: Lines that count what one of these checks finds.
+#: Lines that count what one of these checks finds; of names, one attack.
 CHECKS = {
     THREADS: "from dpstream.audit.threads import check_threads as c; print(sum(x.repeated for x in c()))",
-    NAMES: "from dpstream.audit.discovery import check_names as c; print(sum(x.violated for x in c()))",
+    NAMES: "from dpstream.audit.discovery import ATTACKS, check_names as c\n"
+    'print(sum(x.violated for x in c(attacks=[one for one in ATTACKS if one.title == "TITLE"])))',
 }
 CAUGHT = ("violated", "wasteful")
 #: The exit status of a command that was refused: another check noticed the bug before the audit came to a verdict.
@@ -200,7 +201,7 @@ BUGS = (
         "reached = float((times * ndtr((1.5 - threshold) / sigma)).sum())",
         "reached = float(ndtr((1.5 - threshold) / sigma).max())",
         ("tests/release/test_open_counter.py",),
-        (NAMES,),
+        (NAMES, "a term of one person"),
     ),
     Bug(
         "names: a threshold for one name of a person instead of all",
@@ -208,7 +209,7 @@ BUGS = (
         "self.delta_threshold / self.names_per_person / (1 + TAIL_ERROR)",
         "self.delta_threshold / (1 + TAIL_ERROR)",
         ("tests/release/test_open_counter.py",),
-        (NAMES,),
+        (NAMES, "all terms of one person"),
     ),
     Bug(
         "names: noise for one name of a person instead of all",
@@ -216,7 +217,23 @@ BUGS = (
         "moved = per_name * math.nextafter(math.sqrt(self.names_per_person), math.inf)",
         "moved = float(per_name)",
         ("tests/release/test_open_counter.py",),
-        (NAMES,),
+        (NAMES, "counts of all terms of one person"),
+    ),
+    Bug(
+        "names: a threshold a tenth too low",
+        "release/open_settings.py",
+        "return _threshold_of(tuple(sigmas.tolist()), tuple(counts.tolist()), most)",
+        "return round(1.5 + 0.9 * (_threshold_of(tuple(sigmas.tolist()), tuple(counts.tolist()), most) - 1.5))",
+        ("tests/release/test_open_counter.py",),
+        (NAMES, "all terms of one person"),
+    ),
+    Bug(
+        "names: noise a tenth too small",
+        "release/open_settings.py",
+        "return noise_scale(self.mechanism, zcdp(self.rho * share), per_person=moved)",
+        "return 0.9 * noise_scale(self.mechanism, zcdp(self.rho * share), per_person=moved)",
+        ("tests/release/test_open_counter.py",),
+        (NAMES, "counts of events"),
     ),
     Bug(
         "names: a name seen through a dropped contribution",
@@ -224,7 +241,7 @@ BUGS = (
         "step = self._tally(names, kept)",
         "step = self._tally(names, kept | True)",
         ("tests/release/test_open_counter.py",),
-        (NAMES,),
+        (NAMES, "more terms than are allowed"),
     ),
     Bug(
         "names: noise that restarts when a name is first seen",
@@ -232,7 +249,7 @@ BUGS = (
         "self._walk(slice(start, start + len(new)), after)",
         "self._high[:, start : start + len(new)] = 0.0",
         ("tests/noise/test_named.py", "tests/release/test_open_counter.py"),
-        (NAMES,),
+        (NAMES, "a term that others bring later"),
     ),
     Bug(
         "names: noise alone publishes a name that came with a count of 0",
@@ -240,7 +257,7 @@ BUGS = (
         "reached = (chosen_by >= settings.threshold) & (brought > 0)",
         "reached = chosen_by >= settings.threshold",
         ("tests/release/test_open_counter.py",),
-        (NAMES,),
+        (NAMES, "a term of one person"),
     ),
     Bug(
         "names: those of one step in the order in which they were brought",
@@ -248,7 +265,7 @@ BUGS = (
         "found = sorted((everyone[row], row) for row in new.tolist())",
         "found = [(everyone[row], row) for row in new.tolist()]",
         ("tests/release/test_open_counter.py",),
-        (NAMES,),
+        (NAMES, "a term's place among those of its step"),
     ),
 )
 
@@ -300,7 +317,7 @@ def failing_test(bug: Bug, copy: Path) -> str | None:
 def verdict(bug: Bug, copy: Path, trials: str) -> str:
     """Return what the audit says, in one word."""
     if bug.audit[0] in CHECKS:
-        done = run(copy, "-c", CHECKS[bug.audit[0]])
+        done = run(copy, "-c", CHECKS[bug.audit[0]].replace("TITLE", bug.audit[-1]))
         if done.returncode:
             return f"crashed: {done.stderr[-200:]}"
         return "violated" if int(done.stdout) else "kept"

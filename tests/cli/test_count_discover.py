@@ -89,6 +89,7 @@ def test_a_settings_file(days, tmp_path):
         (["--follow"], "--follow must be"),
         (["--max-contributions", "3"], "--max-contributions must be left out with --discover"),
         (["--delta", "2"], "delta"),
+        (["--rho", "0.5"], "--rho must be left out with --discover: give --epsilon and --delta"),
         (["--total"], "--total must be left out with --discover"),
         (["--max-pairs", "100", "--store", "STORE"], "Give a larger number, such as --max-pairs 200"),
     ],

@@ -126,8 +126,10 @@ def test_day_by_day_with_a_store(log, tmp_path):
         ({"undeclared": "other"}, InvalidArgument, "undeclared"),
         ({"unbounded": True, "through": None}, InvalidArgument, "every step"),
         ({"neighbours": "replace"}, InvalidArgument, "add-remove"),
+        ({"max_users": 5}, InvalidArgument, "`max_pairs` says"),
         ({"time": None, "every": "row", "start": None, "through": None, "horizon": 9}, InvalidArgument, "time"),
-        ({"budget": dp.zcdp(1)}, BudgetError, "approx_dp"),
+        ({"budget": dp.zcdp(1)}, BudgetError, "give `epsilon` and `delta`, the small chance"),
+        ({"budget": dp.pure_dp(1)}, InvalidArgument, "delta must be given"),
         ({"discover": False, "user": None, "values": ["a"]}, InvalidArgument, "`discover`"),
     ],
 )
@@ -151,6 +153,11 @@ def test_rows_that_cannot_be_counted_name_their_place(log, tmp_path, row, match)
     with pytest.raises(RowRefused, match=match):
         counted(bad, store=store, until="2026-03-31")
     assert not store.exists()
+
+
+def test_a_name_is_text(log):
+    with pytest.raises(RowRefused, match="row 1, column 'term': expected a name that is text"):
+        counted(log.with_columns(term=pl.concat_list("term")))
 
 
 def test_empty_cells_can_be_left_out_or_named_and_spellings_are_joined(log):

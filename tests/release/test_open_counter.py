@@ -21,6 +21,7 @@ from dpstream.errors import (
     InputTypeError,
     InvalidArgument,
     MechanismTooShort,
+    NameCountOutOfBound,
     NoReleaseYet,
     ReleaseNotKept,
     StreamInUse,
@@ -435,7 +436,7 @@ def test_counts_and_events_are_not_mixed():
         ({"threshold_share": 1.0}, InvalidArgument, "threshold_share"),
         ({"people_share": 2}, InvalidArgument, "people_share"),
         ({"declared": "name"}, InvalidArgument, "declared"),
-        ({"declared": [""]}, InputTypeError, "empty"),
+        ({"declared": [""]}, InvalidArgument, "declared must be names of at least one character"),
         ({"capacity": 0}, InvalidArgument, "capacity"),
         ({"name": 7}, InvalidArgument, "name"),
         ({"mechanism": "best"}, InvalidArgument, "mechanism"),
@@ -447,6 +448,16 @@ def test_counts_and_events_are_not_mixed():
 def test_bad_settings_are_refused(given, error, match):
     with pytest.raises(error, match=match):
         counter(**given)
+
+
+def test_refusals_say_what_was_given():
+    made = counter()
+    with pytest.raises(
+        NameCountOutOfBound, match=r"the count of a name must be from 0 to [\d,]+, got 1,000,000,000,000,"
+    ):
+        made.add({"rose": 10**30})
+    with pytest.raises(InvalidArgument, match="declared must be names of at least one character, got 'an empty name'"):
+        counter(declared=[""])
 
 
 # -- threads, forks, copies, interruptions ----------------------------------------------------------------------------

@@ -376,7 +376,7 @@ def test_a_commit_that_fails_leaves_no_trace(path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "error", "match"),
     [
-        (([0], ["ann"], ["a"]), InvalidArgument, "from 1 on"),
+        (([0], ["ann"], ["a"]), InvalidArgument, "from 1 on, one for each event, got 0"),
         (([1.5], ["ann"], ["a"]), InvalidArgument, "from 1 on"),
         (([13], ["ann"], ["a"]), HorizonExceeded, "12"),
         (([1, 1], ["ann"], ["a"]), InvalidArgument, "as many"),

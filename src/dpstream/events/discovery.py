@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from dpstream.arguments import check_whole
-from dpstream.errors import InputTypeError, InvalidArgument, RowRefused
+from dpstream.errors import BudgetError, InputTypeError, InvalidArgument, RowRefused
 from dpstream.events.cells import EMPTY_REMEDY, are_empty, as_text
 from dpstream.events.tables import Table
 from dpstream.events.tally import TimeTally
@@ -25,12 +25,16 @@ EVENTS = pl.Schema({"user": pl.String, "step": pl.Int64, "name": pl.String})
 _NOT_WITH_NAMES = {
     "value": "of each name people are counted, or their rows",
     "max_contributions": "`names_per_person` limits a person",
+    "max_users": "`max_pairs` says how many pairs of a user and a name there is room for",
     "undeclared": "names that are not among `categories` are found",
     "whole_log": "give each row once",
     "total": "names that are not published have no release to add up",
     "monotone": "a name has no release before it is published",
     "unbounded": "the threshold looks at every step; `until` or `horizon` says which is the last",
 }
+
+
+_WHY_DELTA = "the small chance up to which can be hidden that a name was brought at all"
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,10 @@ class Discovery:
         for name, reason in _NOT_WITH_NAMES.items():
             if given.get(name) not in (None, False):
                 raise InvalidArgument(name, given[name], f"left out with `discover`: {reason}")
+        if given.get("rho") is not None:
+            raise BudgetError(
+                "rho", given["rho"], f"left out with `discover`: give `epsilon` and `delta`, {_WHY_DELTA}"
+            )
         if given.get("time") is None:
             raise InvalidArgument("time", None, "given with `discover`: the column that says when a row happened")
         if given.get("neighbours", "add-remove") != "add-remove":
@@ -75,6 +83,7 @@ class Discovery:
             ("by", "the column of names"),
             ("user", "the column of user ids: a name is published once enough people have brought it"),
             ("names_per_person", "how many names of one person count, over all steps"),
+            *([("delta", f"{_WHY_DELTA}, such as 1e-6")] if given.get("epsilon") is not None else []),
         ):
             if given.get(name) is None:
                 raise InvalidArgument(name, None, f"given with `discover`: {what}")
@@ -117,6 +126,8 @@ class EventTally(TimeTally):
         """
         assert self.measure.by is not None  # noqa: S101
         given = table.frame[self.measure.by][rows]
+        if given.dtype.is_nested() or given.dtype in (pl.Binary, pl.Object):
+            raise self._refused(table, int(rows[0]), "a name that is text", "")
         names = as_text(given)
         empty = are_empty(given) & ~names.is_in(self.measure.categories).fill_null(False)
         if empty.any():

@@ -26,6 +26,7 @@ from dpstream.errors import (
     DpstreamError,
     FitNotConverged,
     HorizonExceeded,
+    InputTypeError,
     InvalidArgument,
     SumsTooLarge,
 )
@@ -116,8 +117,6 @@ class OpenSettings:
                 "'auto', a tree such as SmoothBinary, or a recurrence such as BalancedToeplitz: only their noise can be"
                 " made for a name that comes up late",
             )
-        if isinstance(declared, str) or not isinstance(declared, Sequence):
-            raise InvalidArgument("declared", declared, "a list of names, such as declared=['home', 'search']")
         made = cls(
             horizon,
             budget,
@@ -127,7 +126,7 @@ class OpenSettings:
             windows,
             check_probability("threshold_share", threshold_share),
             check_probability("people_share", people_share),
-            tuple(dict.fromkeys(check_name(one) for one in declared)),
+            _check_declared(declared),
             check_text("name", name),
         )
         _ = made.threshold, made.most
@@ -288,6 +287,16 @@ class OpenSettings:
             if now[name] != value:
                 raise InvalidArgument(name, value, f"{now[name]!r}, that of these settings in this dpstream")
         return made
+
+
+def _check_declared(declared: object) -> tuple[str, ...]:
+    """Return names in their one spelling, each once."""
+    if isinstance(declared, str) or not isinstance(declared, Sequence):
+        raise InvalidArgument("declared", declared, "a list of names, such as declared=['home', 'search']")
+    try:
+        return tuple(dict.fromkeys(check_name(one) for one in declared))
+    except InputTypeError as error:
+        raise InvalidArgument("declared", error.given, error.allowed) from None
 
 
 def _check_budget(budget: object) -> ApproxDP:

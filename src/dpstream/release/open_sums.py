@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.errors import InputOutOfBound, InvalidArgument, NoReleaseYet, ReleaseNotKept
+from dpstream.errors import InvalidArgument, NameCountOutOfBound, NoReleaseYet, ReleaseNotKept
 from dpstream.release.error_bars import Estimate
 from dpstream.release.open_settings import OpenSettings
 from dpstream.release.step_of_names import StepOfNames
@@ -231,11 +231,11 @@ class OpenSums:
         wrong = np.flatnonzero((counts > most) | (people > counts))
         if wrong.size:
             at = int(wrong[0])
-            raise InputOutOfBound(
+            raise NameCountOutOfBound(
                 given=int(counts[at]),
                 least=int(people[at]),
                 most=int(most[at]),
-                what=f"the total of a name that {int(people[at])} people have brought, with this step,",
+                what=f"the total of a name that {int(people[at]):,} people have brought, with this step,",
             )
 
 

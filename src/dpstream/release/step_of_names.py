@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstream.errors import InputOutOfBound, InputShapeError, InputTypeError
+from dpstream.errors import InputShapeError, InputTypeError, NameCountOutOfBound
 from dpstream.release.integer_inputs import whole_number
 from dpstream.release.name_spelling import check_name
 
@@ -36,8 +36,8 @@ def step_of_names(given: object, index: Mapping[str, int], most: int) -> StepOfN
     names, listed = _columns(given)
     counts = _whole_numbers(listed)
     if counts.size and not (counts.min() >= 0 and counts.max() <= most):
-        wrong = int(counts.min()) if counts.min() < 0 else int(counts.max())
-        raise InputOutOfBound(given=wrong, least=0, most=most, what="the count of a name")
+        wrong = next(int(count) for count in listed if not 0 <= int(count) <= most)
+        raise NameCountOutOfBound(given=wrong, least=0, most=most, what="the count of a name")
     try:
         rows = np.fromiter(map(index.get, names, repeat(-1)), dtype=np.int64, count=len(names))
     except TypeError:  # a name that cannot be looked up
@@ -54,7 +54,7 @@ def step_of_names(given: object, index: Mapping[str, int], most: int) -> StepOfN
     step = StepOfNames(rows[known], counts[known], new)
     largest = max(max(new.values(), default=0), _largest_sum(step.rows, step.counts, most))
     if largest > most:
-        raise InputOutOfBound(given=largest, least=0, most=most, what="the count of a name")
+        raise NameCountOutOfBound(given=largest, least=0, most=most, what="the count of a name")
     return step
 
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import ApproxDP
-from dpstream.errors import HorizonExceeded, InputOutOfBound, InvalidArgument, StepClosed, StoreError
+from dpstream.errors import HorizonExceeded, InvalidArgument, NameCountOutOfBound, StepClosed, StoreError
 from dpstream.mechanisms.base import Mechanism
 from dpstream.release.error_bars import Estimate
 from dpstream.release.name_limit import NameLimit
@@ -270,7 +270,7 @@ class DurableNames(LeasedStream):
     def _check_cells(self, live: _Live, cells: Cells) -> None:
         """Refuse counts that a step may not hold."""
         if len(cells) and int(cells.counts.max()) > self._settings.most:
-            raise InputOutOfBound(
+            raise NameCountOutOfBound(
                 given=int(cells.counts.max()), least=0, most=self._settings.most, what="the count of a name"
             )
 
@@ -386,6 +386,9 @@ class DurableNames(LeasedStream):
 
 def _checked_steps(steps: ArrayLike) -> NDArray[np.int64]:
     given = np.asarray(steps)
-    if given.ndim != 1 or (given.size and (given.dtype.kind not in "iu" or int(given.min()) < 1)):
-        raise InvalidArgument("steps", f"{given.dtype} of shape {given.shape}", "a list of whole numbers from 1 on")
+    allowed = "a list of whole numbers from 1 on, one for each event"
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise InvalidArgument("steps", given.ravel()[:3].tolist() if given.ndim else given.item(), allowed)
+    if given.size and int(given.min()) < 1:
+        raise InvalidArgument("steps", int(given.min()), allowed)
     return given.astype(np.int64)
