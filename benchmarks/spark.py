@@ -33,7 +33,7 @@ def write_events(spark: Any, folder: Path, names: int, steps: int, per_step: int
         count = per_step if step < steps else 1
         # The square of a uniform number: some names have many events, and most have few.
         place = F.floor(F.pow(F.rand(step), 2) * names).cast("bigint")
-        moment = F.timestamp_seconds(F.unix_timestamp(F.lit(START)) + step * 3600 + 1800)
+        moment = F.timestamp_seconds(F.unix_timestamp(F.lit(START), "yyyy-MM-dd") + step * 3600 + 1800)
         rows = spark.range(step * per_step, step * per_step + count, 1, 1).select(
             moment.alias("time"),
             F.concat(F.lit("name "), place.cast("string")).alias("name"),
