@@ -39,7 +39,7 @@ def write_events(spark: Any, folder: Path, names: int, steps: int, per_step: int
             F.concat(F.lit("name "), place.cast("string")).alias("name"),
             F.col("id").alias("person"),
         )
-        rows.write.mode("overwrite").parquet(str(folder / f"part-{step:04}"))
+        rows.write.mode("overwrite").option("compression", "none").parquet(str(folder / f"part-{step:04}"))
         for file in (folder / f"part-{step:04}").glob("*.parquet"):
             (folder / "in").mkdir(exist_ok=True)
             file.rename(folder / "in" / f"{step:04}.parquet")
