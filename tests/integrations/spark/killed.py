@@ -35,7 +35,8 @@ def main(folder: Path, point: str, *, fresh: bool) -> None:
         "DPSTREAM_SPARK_TEST": streams.KEY.hex(),
         "PYTHONPATH": str(Path(__file__).parents[3]),
     }
-    spark = local_session(settings={"spark.log.level": "OFF"})
+    spark = local_session()
+    spark.sparkContext.setLogLevel("INFO")  # the test looks through all that Spark says
     jvm = spark.sparkContext._gateway.proc.pid
     processors.DeclaredProcessor = sabotage.FreshNoise if fresh else sabotage.KilledDeclared
     processors.DiscoveredProcessor, processors.PeopleProcessor = sabotage.KilledDiscovered, sabotage.KilledPeople

@@ -40,6 +40,10 @@ def start(folder, *arguments):
     command = [sys.executable, "-m", "tests.integrations.spark.killed", str(folder), *arguments]
     done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, timeout=400, check=False)  # noqa: S603
     assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()[-3000:]
+    said = done.stdout + done.stderr
+    assert b"MicroBatchExecution" in said  # Spark's own logs are in it, and none of them has the secret
+    assert streams.KEY not in said
+    assert streams.KEY.hex().encode() not in said
     return done.returncode != 0
 
 
