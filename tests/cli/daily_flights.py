@@ -44,7 +44,7 @@ import scipy.special
 import dpstream as dp
 from dpstream.cli import app, count_run
 from dpstream.events import tally
-from dpstream.store import durable_streams
+from dpstream.store.batch_memory import BatchMemory
 
 #: What the command loads when it needs it: loaded once here, for all processes.
 LOADED = (count_run, pydantic.BaseModel, scipy.optimize, scipy.signal, scipy.special)
@@ -225,8 +225,7 @@ def keep(report: Report, printed: str) -> None:
 
 def forget_batches() -> None:
     """Sabotage: a file that is given again is counted again."""
-    known = durable_streams.read_batch_digests
-    durable_streams.read_batch_digests = lambda *given: (known(*given), [])[1]  # type: ignore[assignment]
+    BatchMemory.knows = lambda *_: False  # type: ignore[method-assign,assignment]
 
 
 def lose_late_rows() -> None:
