@@ -57,6 +57,7 @@ def test_kills_of_names(path):
 @pytest.mark.parametrize("sabotage", ["again", "pairs", "noise"])
 def test_the_driver_of_names_can_fail(path, sabotage):
     report = torture_names.torture(path.parent, kills=6, seed=1, sabotage=sabotage)
-    assert report.kills == 6
-    assert report.conflicts > 0, report
-    assert report.doubled > 0 or sabotage == "noise", report
+    # People without rows make a life refuse its own sums, sometimes before the last kill.
+    assert report.kills == 6 or (sabotage == "pairs" and report.failed)
+    assert report.conflicts or report.failed, report
+    assert report.doubled or sabotage == "noise", report
