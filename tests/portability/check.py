@@ -24,7 +24,7 @@ from tests.portability import vectors
 #: docs/exact-rounding.md, "The same bits everywhere".
 OF_LIBRARIES = {"Optimal", "LogMatrix"}
 #: Those whose float lane is made by such libraries, up to their rounding errors; the exact lane is not.
-FLOATS_OF_LIBRARIES = {"SquareRoot", "FromMatrix", "FromCoefficients", "Unbounded-SquareRoot"}
+FLOATS_OF_LIBRARIES = {"SquareRoot", "SquareRoot.plain", "FromMatrix", "FromCoefficients", "Unbounded-SquareRoot"}
 
 
 def depends_on_libraries(expected: dict[str, Any], computed: dict[str, Any]) -> bool:
