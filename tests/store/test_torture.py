@@ -60,4 +60,4 @@ def test_the_driver_of_names_can_fail(path, sabotage):
     # People without rows make a life refuse its own sums, sometimes before the last kill.
     assert report.kills == 6 or (sabotage == "pairs" and report.failed)
     assert report.conflicts or report.failed, report
-    assert report.doubled or sabotage == "noise", report
+    assert report.doubled or report.failed, report
