@@ -6,6 +6,7 @@ import os
 import threading
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
 
 import dpstream as dp
@@ -13,6 +14,7 @@ from dpstream.serve import live
 from dpstream.serve.export import export_site
 from dpstream.serve.shown_stream import slug_of
 from tests.serve.conftest import EVIL, Served, made, open_visits, path  # noqa: F401
+from tests.serve.test_names import fill as fill_names
 
 #: Debian's; Playwright's own browser need not be there.
 CHROMIUM = os.environ.get("DPSTREAM_CHROMIUM", "/usr/bin/chromium")
@@ -33,12 +35,22 @@ def browser():
 
 @pytest.fixture
 def opened(browser):
-    """A function that opens a page; at the end no page may have had an error, or have asked for anything elsewhere."""
-    contexts, faults = [], []
+    """A function that opens a page; at the end no page may have had an error, or have asked for anything elsewhere.
+
+    Nor may it have broken its policy. The chart library holds one that draws maps, whose styles are not let in: we draw
+    none.
+    """
+    contexts, faults, broken = [], [], []
 
     def open_page(address, **options):
         context = browser.new_context(**options)
         contexts.append(context)
+        if options.get("java_script_enabled", True):
+            context.expose_function("brokePolicy", lambda *what: broken.append(what))
+            context.add_init_script(
+                "addEventListener('securitypolicyviolation', event =>"
+                " brokePolicy(event.effectiveDirective, event.sourceFile))"
+            )
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: faults.append(str(error)))
@@ -51,12 +63,78 @@ def opened(browser):
     for context in contexts:
         context.close()
     assert [fault for fault in faults if not fault.startswith(("blob:", "data:"))] == []
+    assert {(what, file.rpartition("/")[2]) for what, file in broken} <= {("style-src-elem", "plotly.min.js")}
 
 
 @pytest.fixture(scope="module")
 def server(made):  # noqa: F811
     with Served(made / "counts.db") as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def names_server(tmp_path_factory):
+    """A store with discovered names, one of 4,000 characters."""
+    store_path = tmp_path_factory.mktemp("names") / "counts.db"
+    fill_names(store_path)
+    with Served(store_path) as server:
+        yield server
+
+
+def serious(page):
+    """The faults that axe-core calls serious or critical: which rule, and where."""
+    found = Axe().run(page).response["violations"]
+    return [
+        (rule["id"], node["target"], node.get("failureSummary"))
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+        for node in rule["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("address", ["/", "/streams/visits.html", WARDS])
+def test_axe_finds_nothing_serious(opened, server, address, scheme):
+    page = opened(server.address + address, color_scheme=scheme)
+    if page.locator("figure").count():
+        page.wait_for_selector("figure.drawn")
+    assert serious(page) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("address", ["/", "/streams/searches.html", "/streams/searches.html?find=term"])
+def test_axe_finds_nothing_serious_on_names(opened, names_server, address, scheme):
+    page = opened(names_server.address + address, color_scheme=scheme)
+    if page.locator("figure").count():
+        page.wait_for_selector("figure.drawn")
+    assert serious(page) == []
+
+
+def test_axe_finds_what_is_broken(opened, server):
+    page = opened(f"{server.address}/streams/visits.html")
+    page.evaluate(
+        """() => {
+            const main = document.getElementById("content");
+            main.append(document.createElement("input"));
+            const pale = document.createElement("p");
+            pale.textContent = "pale";
+            pale.style.color = "#ddd";
+            main.append(pale);
+            document.documentElement.removeAttribute("lang");
+        }"""
+    )
+    assert {rule for rule, *_ in serious(page)} >= {"label", "color-contrast", "html-has-lang"}
+
+
+def test_charts_have_their_styles(opened, server):
+    """The rules that the chart library may not add are in the style sheet: its layers lie on each other."""
+    page = opened(f"{server.address}/streams/visits.html")
+    page.wait_for_selector("figure.drawn")
+    layers = page.locator(".chart").first.locator(".main-svg")
+    assert layers.count() > 1
+    tops = layers.evaluate_all("found => found.map(one => one.getBoundingClientRect().top)")
+    assert len(set(tops)) == 1
+    assert page.locator("style").count() <= 1  # that of maps, which is not let in
 
 
 def test_pages_render_and_charts_can_be_hovered(opened, server):
