@@ -2,9 +2,11 @@
 
 import functools
 import http.server
+import json
 import os
 import threading
 
+import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect, sync_playwright
@@ -13,7 +15,7 @@ import dpstream as dp
 from dpstream.serve import live
 from dpstream.serve.export import export_site
 from dpstream.serve.shown_stream import slug_of
-from tests.serve.conftest import EVIL, Served, made, open_visits, path  # noqa: F401
+from tests.serve.conftest import EVIL, SOURCE, Served, made, open_visits, path  # noqa: F401
 from tests.serve.test_names import fill as fill_names
 
 #: Debian's; Playwright's own browser need not be there.
@@ -74,11 +76,19 @@ def server(made):  # noqa: F811
 
 @pytest.fixture(scope="module")
 def names_server(tmp_path_factory):
-    """A store with discovered names, one of 4,000 characters."""
+    """A store with discovered names, one of 4,000 characters; and with a category of 10,000."""
     store_path = tmp_path_factory.mktemp("names") / "counts.db"
     fill_names(store_path)
+    with dp.Store(store_path) as store:
+        categories = ["x" * 10_000, "<script>alert(3)</script>", "<img src=x onerror=alert(4)>"]
+        long = store.counter("long", 100, dp.zcdp(0.5), shape=3, source=json.dumps(SOURCE | {"categories": categories}))
+        long.extend(np.full((20, 3), 30))
+        store.counter("hours", 10_000, dp.zcdp(0.5)).extend(np.full(8_000, 5))
     with Served(store_path) as server:
         yield server
+
+
+NAMES_PAGES = ("/", "/streams/searches.html", "/streams/searches.html?find=term", "/streams/long.html")
 
 
 def serious(page):
@@ -124,6 +134,65 @@ def test_axe_finds_what_is_broken(opened, server):
         }"""
     )
     assert {rule for rule, *_ in serious(page)} >= {"label", "color-contrast", "html-has-lang"}
+
+
+@pytest.mark.parametrize("address", NAMES_PAGES)
+@pytest.mark.parametrize("scripts", [True, False])
+def test_long_and_hostile_names_do_no_harm(opened, names_server, address, scripts):
+    """Nothing is run (`opened` sees dialogs and requests), nothing is wider than a telephone or very tall."""
+    page = opened(names_server.address + address, viewport={"width": 390, "height": 844}, java_script_enabled=scripts)
+    if scripts and page.locator("figure").count():
+        page.wait_for_selector("figure.drawn")
+    wide = page.locator("main, h1, h2, p, form, figure, section").evaluate_all(
+        "found => Math.max(...found.map(one => one.getBoundingClientRect().right))"
+    )
+    assert wide <= 390
+    tall = page.locator("tr, figcaption, h1, h2").evaluate_all(
+        "found => Math.max(...found.map(one => one.getBoundingClientRect().height))"
+    )
+    assert tall < 300
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_names_are_found(opened, names_server, scripts):
+    """By the server, among all names; where there is a script also at once, among those that are drawn."""
+    page = opened(f"{names_server.address}/streams/searches.html", java_script_enabled=scripts)
+    assert page.locator("figure").count() > 24
+    field = page.get_by_role("searchbox")
+    field.fill("gripPE")
+    if scripts:
+        expect(page.locator("figure:visible")).to_have_count(page.locator("figure[data-name=Grippe]").count())
+    page.get_by_role("button", name="Find").click()
+    page.wait_for_url("**find=gripPE")
+    expect(page.locator("main")).to_contain_text("1 of 32 names holds “gripPE”")
+    assert set(page.locator("figure").evaluate_all("found => found.map(one => one.dataset.name)")) == {"Grippe"}
+    expect(page.get_by_role("searchbox")).to_have_value("gripPE")
+
+
+def test_a_zoom_fetches_finer_points(opened, names_server):
+    """The chart holds 2,000 of 8,000 points; of the part that is looked at it gets all, and gives them back after."""
+    page = opened(f"{names_server.address}/streams/hours.html")
+    figure = page.locator("figure").last
+    expect(figure).to_have_class("drawn")
+    chart = figure.locator(".chart")
+    chart.scroll_into_view_if_needed()
+    drawn = "figure => figure.querySelector('.chart').data[2].x.length"
+    assert figure.evaluate(drawn) == 2000
+    box = chart.locator(".nsewdrag").bounding_box()
+    with page.expect_response(lambda answer: "points=2000" in answer.url) as asked:
+        page.mouse.move(box["x"] + 200, box["y"] + 60)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 260, box["y"] + 62, steps=5)
+        page.mouse.up()
+    assert asked.value.status == 200
+    page.wait_for_function("figure => figure.dataset.points", arg=figure.element_handle())
+    steps = figure.evaluate("figure => figure.querySelector('.chart').data[2].x")
+    (low, high) = figure.evaluate("figure => figure.querySelector('.chart').layout.xaxis.range")
+    inside = [step for step in steps if low <= step <= high]
+    assert inside == list(range(inside[0], inside[-1] + 1))
+    assert len(inside) > 100
+    page.mouse.dblclick(box["x"] + 200, box["y"] + 60)
+    page.wait_for_function("figure => figure.dataset.points === '2000'", arg=figure.element_handle())
 
 
 def test_charts_have_their_styles(opened, server):
