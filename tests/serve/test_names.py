@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import dpstream as dp
+from dpstream.events.stored_names import StoredNames
 from dpstream.mechanisms import SmoothBinary
 from dpstream.serve.export import export_site
 from dpstream.store import PublishedStore
@@ -85,7 +86,7 @@ def test_the_page_shows_the_largest_names(server, published):
     assert largest[0][1] in drawn
     assert largest[-1][1] not in drawn
     assert seen.tags.count("script") == 1
-    assert "A name that is missing was brought by few people" in words
+    assert "about others nothing is told" in words
     assert "To whom: everyone who brings at most 2 names" in words
 
 
@@ -167,6 +168,12 @@ def test_the_export_has_them(named, tmp_path, server):
     assert resource["schema"]["primaryKey"] == ["step", "category"]
     entry = json.loads((tmp_path / "streams/searches.registry.json").read_text())
     assert entry["deployment"]["privacy_loss"]["privacy_parameters"] == {"epsilon": 6, "delta": 1e-6}
+    assert entry["deployment"]["basic"]["publication_date"] == "(to fill in)"
+
+
+def test_the_protection_is_that_of_the_commands(named, server):
+    text = StoredNames(PublishedStore(named), "searches").protection().paragraph()
+    assert text in Seen(server.get("/streams/searches.html").text).words
 
 
 def test_nothing_but_what_is_published_is_served(named, tmp_path, server):

@@ -17,7 +17,7 @@ from dpstream.events.stored_names import StoredNames
 from dpstream.events.window_figures import Spans, spans_of
 from dpstream.events.windows import Window
 from dpstream.release.name_words import describe_names
-from dpstream.serve.names_protection import names_paragraph, names_registry_entry
+from dpstream.release.protection import TO_FILL_IN
 from dpstream.serve.shown_stream import ShownStream
 from dpstream.store import NamedRelease, PublishedNames, PublishedStore
 
@@ -188,7 +188,7 @@ class NamesFigures(ShownStream):
 
     @cached_property
     def protection(self) -> str:
-        return names_paragraph(self._stream.settings)
+        return self._stream.protection().paragraph()
 
     @cached_property
     def promises(self) -> list[str]:
@@ -196,4 +196,6 @@ class NamesFigures(ShownStream):
 
     @cached_property
     def registry_entry(self) -> dict[str, Any]:
-        return names_registry_entry(self._stream.settings, self.name)
+        entry = self._stream.protection().registry_entry(name=self.name)
+        entry["deployment"]["basic"]["publication_date"] = TO_FILL_IN  # which no release tells
+        return entry

@@ -174,7 +174,7 @@ def _numbers_now(stream: ShownStream, most: int = LARGEST_SHOWN) -> Element | No
     heads = [element("th", "name" if stream.discovers else "category", scope="col")] if several else []
     heads += [element("th", "since", scope="col")] if stream.discovers else []
     heads += [element("th", "total", scope="col")]
-    heads += [element("th", f"last {window.words}", scope="col") for window in stream.windows]
+    heads += [element("th", f"last {window.words.removeprefix('1 ')}", scope="col") for window in stream.windows]
     rows = []
     for row in shown.iter_rows(named=True):
         cells = [element("th", _short(str(row["category"])), scope="row")] if several else []

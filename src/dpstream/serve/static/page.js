@@ -43,11 +43,11 @@
       place.setAttribute("aria-hidden", "true"); // the caption and the table say the same
       figure.append(place);
     }
-    const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--soft"), automargin: true };
+    const axis = { gridcolor: colour("--line"), zerolinecolor: colour("--soft"), automargin: true, ticks: "outside", ticklen: 6, tickcolor: "rgba(0,0,0,0)" };
     const count = data.x.length;
     // Windows stand side by side, however long they are; of many, the last are in view and the rest is scrolled to.
     const shown = data.kind === "bars" ? { type: "category", nticks: place.clientWidth < 500 ? 3 : 8, tickangle: 0, range: [Math.max(count - 62, 0) - 0.5, count - 0.5] } : {};
-    const layout = { margin: { l: 50, r: 10, t: 10, b: 40 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("--ink") }, showlegend: false, hovermode: "x", xaxis: { ...axis, ...shown }, yaxis: axis };
+    const layout = { margin: { l: 50, r: 10, t: 10, b: 30 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("--ink") }, showlegend: false, hovermode: "x", xaxis: { ...axis, ...shown }, yaxis: axis };
     return window.Plotly.react(place, traces(data), layout, SETTINGS).then(() => {
       figure.classList.add("drawn");
       if (data.more && data.kind === "total" && !place.finer) {
