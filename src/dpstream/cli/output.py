@@ -104,7 +104,9 @@ def progress_bar() -> Progress:
 @contextmanager
 def reading_progress(sources: Sequence[str], *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     """Show how many bytes and rows were read; nothing at all when output is piped."""
-    shown = not quiet and sys.stdout.isatty() and sys.stderr.isatty()
+    if quiet or not (sys.stdout.isatty() and sys.stderr.isatty()):
+        yield lambda *_: None  # a disabled bar of rich 14 would still end its line
+        return
     sizes = [Path(source).stat().st_size if source != "-" and Path(source).is_file() else None for source in sources]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     columns = (
@@ -114,7 +116,7 @@ def reading_progress(sources: Sequence[str], *, quiet: bool) -> Iterator[Callabl
         TextColumn("{task.fields[rows]:,} rows, {task.fields[rate]:,.0f} a second"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("reading", total=total, rows=0, rate=0.0)
 
         def show(read: int, rows: int) -> None:
