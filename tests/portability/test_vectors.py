@@ -10,7 +10,6 @@ from dpstream.kernel import twin
 
 from . import vectors
 from .builds import FLAGS, KERNEL
-from .check import depends_on_libraries
 
 
 def test_the_answers_are_those_that_were_written_down():
@@ -40,19 +39,6 @@ def test_a_wrong_bit_is_seen():
             return answer
 
     assert {line.rpartition(" ")[2] for line in vectors.replay(Wrong())} == {"laplace_f64"}
-
-
-def test_only_documented_lanes_may_depend_on_libraries():
-    lanes = {"int64 []": "a", "float64 [40]": "b"}
-
-    def may_be(name, **changed):
-        entry = {"mechanism": name, "digests": lanes}
-        return depends_on_libraries(entry, {"mechanism": name, "digests": lanes | changed})
-
-    assert may_be("Optimal", **{"int64 []": "x"})
-    assert may_be("SquareRoot", **{"float64 [40]": "x"})
-    assert not may_be("SquareRoot", **{"int64 []": "x"})
-    assert not may_be("SmoothBinary", **{"float64 [40]": "x"})
 
 
 @pytest.mark.heavy

@@ -177,7 +177,7 @@ class BandedInverse(IncrementMechanism):
             # Products of columns at one distance are largest for the first column: no term is negative.
             lags = np.arange(b, r.size + 1, dtype=np.float64)
             products = portable.series_product(r[::-1], r, r.size)[::-1][b:]
-            squared = min(squared, pattern_bound(k, b, single**2, lags, products + 1e-12 * single**2))
+            squared = min(squared, pattern_bound(k, b, single**2, lags, products + portable.series_product_error(r, r)))
         bound = min(math.sqrt(squared), k * single)
         walked = None if exact else walked_sensitivity(r, None, participation)
         return (margin * bound, exact) if walked is None else (margin * min(walked[0], bound), walked[1])

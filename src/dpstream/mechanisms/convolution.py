@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.mechanisms.base import DrawsPerStep, Mechanism, State, Value, check_window_steps, sampled_steps
 from dpstream.mechanisms.toeplitz import series_product
 
@@ -34,20 +34,20 @@ def carry_size(t: int) -> int:
 def carry_forward(coefficients: NDArray[np.float64], block: NDArray[np.floating]) -> NDArray[np.float64]:
     """What `block`, the last n scaled draws (axis 0), adds to the next n releases.
 
-    ``out[i] = Σ_j coefficients[n + i - j] · block[j]``, with coefficients beyond the last taken as 0.
+    ``out[i] = Σ_j coefficients[n + i - j] · block[j]``, with coefficients beyond the last taken as 0. The same bits on
+    every machine.
     """
     n = block.shape[0]
-    if n <= 32:  # a small matrix product beats the FFT here, and has the smaller rounding error
-        padded = np.zeros(2 * n)
-        padded[: min(2 * n, coefficients.size)] = coefficients[: 2 * n]
-        lags = n + np.arange(n)[:, None] - np.arange(n)[None, :]
-        return np.tensordot(padded[lags], block, axes=(1, 0)).astype(np.float64, copy=False)
-    kernel = coefficients[: 2 * n]
-    spectrum = scipy.fft.rfft(np.asarray(block, dtype=np.float64), 2 * n, axis=0)
-    response = scipy.fft.rfft(kernel, 2 * n).reshape((-1,) + (1,) * (block.ndim - 1))
-    # The wrapped part of the circular product of length 2n falls on lags 0 .. n - 1, which are not used.
-    wrapped: NDArray[np.float64] = scipy.fft.irfft(spectrum * response, 2 * n, axis=0)
-    return wrapped[n:]
+    padded = np.zeros(2 * n)
+    padded[: min(2 * n, coefficients.size)] = coefficients[: 2 * n]
+    if n > 32:
+        return portable.tail_of_product(padded, block)
+    # Term by term, which is faster here and has the smaller rounding error.
+    columns = block.reshape(n, -1)
+    out = np.zeros(columns.shape)
+    for j in range(n):
+        out += padded[n - j : 2 * n - j, None] * columns[j]
+    return out.reshape(block.shape)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from dpstream.mechanisms.given_numbers import GivenNumbers, given_array, refused
 from dpstream.mechanisms.matrix_participation import UNIT, ColumnGram
 from dpstream.mechanisms.toeplitz import lower_toeplitz
 from dpstream.mechanisms.toeplitz_participation import lag_bound, squared_norm_of_first_columns
-from dpstream.mechanisms.verified_inverse import FFT_UNITS, verified_series
+from dpstream.mechanisms.verified_inverse import verified_series
 from dpstream.participation import Participation
 
 __all__ = ["FromCoefficients"]
@@ -123,7 +123,7 @@ class FromCoefficients(GivenNumbers, ConvolutionMechanism):
         """A bound on |products| of two columns at distance d or more: Σ_i |r_i||r_{i+d}|."""
         r = np.abs(self._column[0])
         products = portable.series_product(r, r[::-1], 2 * r.size - 1)[r.size - 1 :]
-        lost = FFT_UNITS * (4 * r.size).bit_length() * UNIT * portable.dot(r, r)
+        lost = portable.series_product_error(r, r)
         bounds: NDArray[np.float64] = np.maximum.accumulate(products[::-1])[::-1] + lost
         return bounds
 

@@ -26,6 +26,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are first used
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import NoiseLaw, check_noise_law
 from dpstream.mechanisms.convolution import ConvolutionMechanism
@@ -34,6 +35,11 @@ from dpstream.mechanisms.toeplitz_participation import lag_bound
 from dpstream.participation import Participation
 
 __all__ = ["LogMatrix"]
+
+_Complex = tuple[NDArray[np.float64], NDArray[np.float64]]
+LN10 = 2.302585092994046
+#: Points at a time, so that all stays in the cache.
+PIECE = 2**12
 
 #: Coefficients of R that the bound for several steps of one person looks at one by one.
 PARTICIPATION_TERMS = 2**16
@@ -136,23 +142,37 @@ def _by_contour(gamma: float, delta: float, count: int) -> NDArray[np.float64]:
     Coefficients alias with e^(-8 count a) = 1e-15; rounding grows by at most e^(count a) = 75.
     """
     points = 8 * count
-    a = 15.0 * math.log(10.0) / points
-    angle = np.arange(points // 2 + 1) * (2.0 * math.pi / points)
-    # 1 - z = 1 - e^(-a + i·angle), without cancellation where z is near 1: there the function is largest.
-    gap = -math.expm1(-a) * np.cos(angle) + 2.0 * np.sin(0.5 * angle) ** 2 - 1j * math.exp(-a) * np.sin(angle)
-    log_gap = _logarithm(gap)
-    inverse = math.exp(a) * (np.cos(angle) - 1j * np.sin(angle))
-    log_P = _logarithm(-log_gap * inverse)
-    log_Q = _logarithm(2.0 * log_P * inverse)
-    exponent = gamma * log_P + delta * log_Q - 0.5 * log_gap
-    values = np.exp(exponent.real) * (np.cos(exponent.imag) + 1j * np.sin(exponent.imag))
-    coefficients = scipy.fft.irfft(np.conj(values), points)[:count] * np.exp(a * np.arange(count))
-    return np.asarray(coefficients, dtype=np.float64)
+    a = 15.0 * LN10 / points
+    real, imag = np.empty(points // 2 + 1), np.empty(points // 2 + 1)
+    for first in range(0, real.size, PIECE):
+        here = slice(first, min(first + PIECE, real.size))
+        angle = np.arange(here.start, here.stop, dtype=np.float64) * (2.0 * math.pi / points)
+        real[here], imag[here] = _on_circle(gamma, delta, a, angle)
+    return portable.real_sequence(real, -imag)[:count] * portable.exp(a * np.arange(count))
 
 
-def _logarithm(z: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """Ln z, several times faster than NumPy's, which guards against overflow that cannot happen here."""
-    return np.log(np.abs(z)) + 1j * np.arctan2(z.imag, z.real)
+def _on_circle(gamma: float, delta: float, a: float, angle: NDArray[np.float64]) -> _Complex:
+    """(1-z)^(-1/2) P^γ Q^δ at z = e^(-a + i·angle): real and imaginary parts, the same bits on every machine."""
+    (shrunk,), (grown,), (lost,) = portable.exp([-a]), portable.exp([a]), portable.expm1([-a])
+    cosine, sine = portable.cosine_sine(angle)
+    _, half = portable.cosine_sine(0.5 * angle)
+    # 1 - z without cancellation where z is near 1: there the function is largest.
+    log_gap = _logarithm(2.0 * half * half - lost * cosine, -shrunk * sine)
+    inverse = grown * cosine, -grown * sine
+    log_P = _logarithm(*_product((-log_gap[0], -log_gap[1]), inverse))
+    log_Q = _logarithm(*_product((2.0 * log_P[0], 2.0 * log_P[1]), inverse))
+    size, turn = (gamma * p + delta * q - 0.5 * g for p, q, g in zip(log_P, log_Q, log_gap, strict=True))
+    cosine, sine = portable.cosine_sine(turn)
+    size = portable.exp(size)
+    return size * cosine, size * sine
+
+
+def _product(x: _Complex, y: _Complex) -> _Complex:
+    return x[0] * y[0] - x[1] * y[1], x[0] * y[1] + x[1] * y[0]
+
+
+def _logarithm(real: NDArray[np.float64], imag: NDArray[np.float64]) -> _Complex:
+    return 0.5 * portable.log(real * real + imag * imag), portable.arctan2(imag, real)
 
 
 def _square_sum(gamma: float, delta: float) -> float:

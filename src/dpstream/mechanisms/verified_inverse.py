@@ -2,7 +2,7 @@
 
 Let R̂ be computed, E = A - L R̂ and M̂ = R̂ A⁻¹ (differences of neighbouring columns), so that I - L M̂ = E A⁻¹. If
 δ = ‖I - L M̂‖ < 1, then ‖L⁻¹‖ ≤ ‖M̂‖/(1 - δ), and column j of R is within ‖L⁻¹‖ ‖E e_j‖ of that of R̂. E is computed, too;
-its own rounding is bounded entry by entry (matrices) or in norm (FFT) and added. All norms are rounded up.
+its own rounding is bounded entry by entry and added. All norms are rounded up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dpstream import portable
 from dpstream.errors import InvalidArgument
 
-__all__ = ["FFT_UNITS", "verified_right", "verified_series"]
+__all__ = ["verified_right", "verified_series"]
 
 #: Unit roundoff of float64.
 UNIT = 2.0**-53
@@ -24,10 +24,6 @@ UNIT = 2.0**-53
 ROUND_UP = 1.0 + 1e-8
 #: A bound on the columns' error above this part of the largest column is refused.
 LARGEST_PART = 1e-3
-#: A Fourier transform of n points loses at most 8 log2(n) units of the norm (Higham, 2nd ed., Theorem 24.2, with room
-#: for the twiddles). `portable.series_product` squares a transform and takes another, 24 log2(n) units of ‖a‖² + ‖b‖²
-#: with ‖b‖ ≤ ‖a‖ ≤ 2‖b‖ after scaling, of which half is the product's: 30 log2(n) units of ‖a‖‖b‖, rounded up.
-FFT_UNITS = 64
 
 
 def verified_right(left: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
@@ -67,8 +63,7 @@ def verified_series(coefficients: NDArray[np.float64]) -> tuple[NDArray[np.float
     T = coefficients.size
     with np.errstate(all="ignore"):
         r = np.cumsum(portable.reciprocal_series(coefficients))
-        norms = math.sqrt(portable.dot(coefficients, coefficients)) * math.sqrt(portable.dot(r, r))
-        lost = FFT_UNITS * (4 * T).bit_length() * UNIT * norms
+        lost = portable.series_product_error(coefficients, r)
         residual = np.abs(1.0 - portable.series_product(coefficients, r, T)) + (lost + UNIT) * ROUND_UP
         m = np.diff(r, prepend=0.0)
         inverse = portable.total(np.abs(m)) * ROUND_UP

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.convolution import ConvolutionMechanism, carry_forward, carry_size
 from dpstream.noise.draws import NARROW, Draws
@@ -75,15 +76,15 @@ class ConvolutionEngine(Engine, streams=ConvolutionMechanism):
             self.t += 1
 
     def _error(self, t: int) -> float:
-        # Three FFTs of length 2n lose at most 24·log2(2n) units of the product of the two norms (Higham, Accuracy and
-        # Stability, 2nd ed., Theorem 24.2, with room for the twiddles); one run of each size 2^k ≤ t reaches a release.
+        # One run of each size 2^k ≤ t reaches a release.
         mechanism, largest = self.mechanism, largest_draw(self.draws.law)
         coefficients = mechanism.coefficients(t)
-        norm = math.sqrt(float(coefficients @ coefficients))
+        norm = math.sqrt(portable.dot(coefficients, coefficients))
         scale = float(mechanism.input_scale(1, t).max())
         direct = (DRAW_ERROR + (BLOCK + 4) * UNIT * largest) * scale * math.sqrt(t) * norm
+        runs = range(BLOCK.bit_length() - 1, t.bit_length())
         carried = sum(
-            24 * (k + 2) * UNIT * norm * scale * largest * math.sqrt(2.0**k) for k in range(6, t.bit_length() + 1)
+            portable.tail_of_product_error(coefficients[: 2 << k], scale * largest * math.sqrt(2.0**k)) for k in runs
         )
         return direct + carried
 
@@ -110,9 +111,10 @@ class ConvolutionEngine(Engine, streams=ConvolutionMechanism):
         self._block[:size] = (
             self.draws.rows(self.t + 1, size, slot=0) * self.mechanism.input_scale(self.t + 1, size)[:, None]
         )
-        lags = np.arange(size)[:, None] - np.arange(size)[None, :]
-        near = np.where(lags >= 0, self._near[BLOCK - 1 - np.maximum(lags, 0)], 0.0)
-        ready: NDArray[np.float64] = near @ self._block[:size]
+        ready = np.zeros((size, self.draws.coordinates))
+        near = self._near[::-1, None]
+        for j in range(size):
+            ready[j:] += near[: size - j] * self._block[j]
         known = self._pending[self.t - self._pending_from :][:size]
         ready[: known.shape[0]] += known
         return ready
@@ -121,7 +123,7 @@ class ConvolutionEngine(Engine, streams=ConvolutionMechanism):
         position = self.t % BLOCK
         self._enter(self.t + 1)
         near = self._near[BLOCK - 1 - position :].astype(self.draws.dtype)
-        np.dot(near, self._block[: position + 1], out=out)
+        portable.weighted_sum(near, self._block[: position + 1], out)
         offset = self.t - self._pending_from
         if self._pending.shape[0] > offset:
             out += self._pending[offset]

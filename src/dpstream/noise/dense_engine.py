@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstream import portable
 from dpstream.mechanisms.base import Mechanism
 from dpstream.mechanisms.dense import DenseMechanism
 from dpstream.noise.draws import Draws
@@ -46,8 +47,9 @@ class DenseEngine(Engine, streams=DenseMechanism):
     def rows(self, count: int) -> NDArray[np.float64]:
         t = self.t + count
         self._history = np.concatenate([self._history, self.draws.rows(self.t + 1, count, slot=0)])
-        # Row by row: a product of several rows at once may round differently.
-        out = np.array([self._factor[i, : i + 1] @ self._history[: i + 1] for i in range(self.t, t)])
+        out = np.empty((count, self.draws.coordinates))
+        for i in range(self.t, t):
+            portable.weighted_sum(self._factor[i, : i + 1], self._history[: i + 1], out[i - self.t])
         self.t = t
         return out
 
@@ -61,4 +63,4 @@ class DenseEngine(Engine, streams=DenseMechanism):
         self._history[self.t] = self.draws.rows(self.t + 1, 1, slot=0)[0]
         self.t += 1
         row = (self._factor[self.t - 1, : self.t] * self.gain).astype(self.draws.dtype)
-        np.dot(row, self._history[: self.t], out=out)
+        portable.weighted_sum(row, self._history[: self.t], out)
