@@ -289,7 +289,7 @@ def mend_docstring(_app: Sphinx, _what: str, _name: str, _item: Any, _options: A
     in_list = False
     for line, after, later in zip(lines, [*lines[1:], ""], [*lines[2:], "", ""], strict=True):
         if line.endswith(":") and not line.endswith("::") and not after and later.startswith("    "):
-            line += ":"  # noqa: PLW2901  (what is indented after a colon is code)
+            line += ":"  # what is indented after a colon is code
         starts = re.match(r"\s*(\*|-|·) ", line)
         if in_list and line.strip() and not starts and not line.startswith("  "):
             mended.append("")
