@@ -7,8 +7,10 @@
 
 #if defined(__GNUC__)
 #define FETCH(address) __builtin_prefetch(address)
+#define FETCH_TO_WRITE(address) __builtin_prefetch(address, 1)
 #else
 #define FETCH(address) ((void)(address))
+#define FETCH_TO_WRITE(address) ((void)(address))
 #endif
 
 #define RELEASE_RUN 64 /* values whose sums are formed before they are rounded */
@@ -40,7 +42,7 @@ static CLONES void loop_release_f32(const float *restrict x, double *restrict to
     for (; n - start >= RELEASE_RUN; start += RELEASE_RUN) {
         if (n - start > (RUNS_AHEAD + 1) * RELEASE_RUN) {
             for (size_t i = RUNS_AHEAD * RELEASE_RUN; i < (RUNS_AHEAD + 1) * RELEASE_RUN; i += 8)
-                FETCH(total + start + i);
+                FETCH_TO_WRITE(total + start + i);
             for (size_t i = RUNS_AHEAD * RELEASE_RUN; i < (RUNS_AHEAD + 1) * RELEASE_RUN; i += 16)
                 FETCH(x + start + i);
         }

@@ -21,7 +21,14 @@ INLINE void NAMED(keep)(REAL *to, const REAL *tile, size_t count)
         memcpy(to, tile, count * sizeof(REAL));
 }
 
-#define AHEAD (4096 / sizeof(REAL)) /* how far ahead memory is asked for: a page, where the processor's own guesses end */
+#define AHEAD (512 / sizeof(REAL)) /* how far ahead memory is asked for, where the processor follows too many rows to guess */
+
+/* Ask for the lines of a tile that will be written. */
+INLINE void NAMED(fetch_tile)(const REAL *tile)
+{
+    for (size_t i = 0; i < TILE; i += 64 / sizeof(REAL))
+        FETCH_TO_WRITE(tile + i);
+}
 
 /* out += noise - last, and last = noise: the increments of a mechanism whose releases are made whole. */
 INLINE void NAMED(add_difference)(const REAL *restrict noise, REAL *restrict last, REAL *restrict out, size_t n)
@@ -238,9 +245,11 @@ INLINE void NAMED(increment_step_from)(const unsigned char *words, int made, dou
         REAL *state = fast_state + start;
         for (size_t b = slow; b < slow + fast; b++, state += row) {
             const double *buffer = buffers + 4 * b;
-            if (start + AHEAD + TILE <= hi)
-                for (size_t i = AHEAD; i < AHEAD + TILE; i += 64 / sizeof(REAL))
-                    FETCH(state + i);
+            if (start + AHEAD + TILE <= hi) {
+                NAMED(fetch_tile)(state + AHEAD);
+                if (buffer[1] != 0)
+                    NAMED(fetch_tile)(state + row + AHEAD);
+            }
             if (buffer[1] == 0) {
                 if (count == TILE)
                     NAMED(fast_buffer)(state, (REAL)buffer[0], (REAL)buffer[2], u, sum, TILE);
@@ -254,6 +263,9 @@ INLINE void NAMED(increment_step_from)(const unsigned char *words, int made, dou
                 NAMED(fast_pair)(state, state + row, buffer, u, sum, count);
             state += row;
         }
+        if (total != NULL && start + AHEAD + TILE <= hi)
+            for (size_t i = AHEAD; i < AHEAD + TILE; i += 64 / sizeof(double))
+                FETCH_TO_WRITE(total + start + i);
         if (count == TILE)
             NAMED(hand_out)(sum, p, total == NULL ? NULL : total + start, out + (start - lo), TILE, add);
         else
