@@ -6,6 +6,7 @@
   with more power or at full size.
 """
 
+import gc
 import os
 from collections import defaultdict
 from pathlib import Path
@@ -122,3 +123,11 @@ def _quick(items: list[pytest.Item]) -> list[pytest.Item]:
         spread = {round(i * (len(same) - 1) / max(CASES - 1, 1)) for i in range(CASES)}
         kept += [same[i] for i in sorted(spread)]
     return kept
+
+
+@pytest.fixture
+def no_collection():
+    """No garbage is collected: Hypothesis watches collections in Python, and what a signal raises there is swallowed."""
+    gc.disable()
+    yield
+    gc.enable()

@@ -114,6 +114,7 @@ def test_a_signal_handler_is_refused_in_the_middle_and_served_otherwise():
     assert (served, number, len(refused)) == ([0], 1, 1)
 
 
+@pytest.mark.usefixtures("no_collection")
 def test_interrupts_leave_the_turn_free_and_hand_out_nothing_twice():
     """2,000 timer signals that raise, at all places of the loop."""
     tickets, taken, interrupts = Tickets(between=lambda: sum(range(20))), [], 0

@@ -123,6 +123,7 @@ def test_a_signal_handler_in_the_middle_of_a_step_is_refused(kind, method, monke
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("no_collection")
 def test_interrupts_repeat_no_noise(kind):
     """1,000 timer signals that raise KeyboardInterrupt, at all places of steps, increments and blocks."""
     stream, taken, interrupts = KINDS[kind](), [], 0
