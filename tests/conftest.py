@@ -127,7 +127,7 @@ def _quick(items: list[pytest.Item]) -> list[pytest.Item]:
 
 @pytest.fixture
 def no_collection():
-    """No garbage is collected: Hypothesis watches collections in Python, and what a signal raises there is swallowed."""
+    """Collect no garbage: Hypothesis watches that in Python, and what a signal raises there is swallowed."""
     gc.disable()
     yield
     gc.enable()
