@@ -34,7 +34,7 @@ _NOT_WITH_NAMES = {
 }
 
 
-_WHY_DELTA = "the small chance up to which can be hidden that a name was brought at all"
+_WHY_DELTA = "the small chance that a name is published which only one person has brought"
 
 
 @dataclass(frozen=True)
