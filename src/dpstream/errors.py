@@ -25,7 +25,8 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · SettingsError
       · SettingsMissing, SettingsUnreadable, SettingUnknown
     · ReleaseRefused
-      · ThroughTooEarly, ClockWentBack, AllRowsLate, LooksLikeWholeLog, StepsWithoutRows, StreamEnded
+      · ThroughTooEarly, ThroughInsideStep, ClockWentBack, AllRowsLate, LooksLikeWholeLog, StreamEnded
+      · StepsWithoutRows
       · RowsTooFarAhead
     · MissingExtra, UnsupportedSystem, WriterNotStarted
     · SparkUnsupported, CheckpointMismatch, ReleaseConflict
@@ -936,6 +937,20 @@ class ThroughTooEarly(ReleaseRefused):
     )
     through: str
     last: str
+
+
+class ThroughInsideStep(ReleaseRefused):
+    """The date through which is released lies inside a step of several days."""
+
+    message = (
+        "through={through!r} lies inside the step from {first} to {last}: released now, it would be without the rows of"
+        " the days that are missing, for ever. through={before!r} releases the steps before it; through={last!r}"
+        " releases it, when it is over"
+    )
+    through: str
+    first: str
+    last: str
+    before: str
 
 
 class ClockWentBack(ReleaseRefused):

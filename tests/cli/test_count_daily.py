@@ -434,3 +434,41 @@ def test_twelve_mornings_are_those_of_a_plain_count(folder, monkeypatch, user, l
         assert int(rows[-1]["value"]) == sum(counted_rows.values())
     assert state(store)[0].tolist() == [counted_rows[step] for step in range(12)]
     assert max(kept.values()) <= 3 or not user
+
+
+def test_a_date_inside_a_week_is_refused(folder):  # noqa: F811
+    """The rest of the week would come late, and a release is final; steps of days know no such date."""
+    log = _weeks(folder)
+    arguments = (log, "--time", "when", "--every", "1w", "--from", "2026-01-05", "--until", "2026-12-31")
+    arguments += ("--rho", 0.5, "--store", folder / "weeks.db")
+    result = count(*arguments, "--through", "2026-01-14")
+    refused(result, "--through 2026-01-14 lies inside the step from 2026-01-12 to 2026-01-18")
+    refused(result, "--through 2026-01-11 releases the steps before it; --through 2026-01-18 releases it")
+    assert len(counted(*arguments, "--through", "2026-01-11")) == 1
+    # A date inside a step that was released before asks for nothing new.
+    (folder / "more.csv").write_text("when,who\n2026-01-15,a\n")
+    assert counted(folder / "more.csv", "--store", folder / "weeks.db", "--through", "2026-01-07") == []
+    # Of a moment it is known what is meant.
+    (folder / "last.csv").write_text("when,who\n2026-01-16,a\n")
+    assert len(counted(folder / "last.csv", "--store", folder / "weeks.db", "--through", "2026-01-14T12:00")) == 1
+
+
+def _weeks(folder):  # noqa: F811
+    log = folder / "weeks.csv"
+    log.write_text("when,who\n" + "".join(f"2026-01-{day:02},p{day}\n" for day in (5, 9, 13)))
+    return log
+
+
+def test_the_figures_of_weeks_say_their_last_day(folder):  # noqa: F811
+    from dpstream.events.stored_stream import StoredStream
+    from dpstream.events.window_figures import window_figures
+    from dpstream.store import PublishedStore
+
+    log = _weeks(folder)
+    arguments = (log, "--time", "when", "--every", "1w", "--from", "2026-01-05", "--until", "2026-12-31")
+    counted(*arguments, "--rho", 0.5, "--store", folder / "weeks.db", "--name", "weeks", "--through", "2026-01-25")
+    released = StoredStream(PublishedStore(folder / "weeks.db"), "weeks").released()
+    figures = window_figures(released, "1w")
+    assert figures["from"].to_list() == [dt.date(2026, 1, day) for day in (5, 12, 19)]
+    assert figures["through"].to_list() == [dt.date(2026, 1, day) for day in (11, 18, 25)]
+    assert window_figures(released, "2w")["through"].to_list()[0] == dt.date(2026, 1, 18)

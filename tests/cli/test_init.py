@@ -63,7 +63,7 @@ def test_yes_takes_the_guesses_but_no_categories(visits):
     assert result.exit_code == 0, result.output
     told = " ".join(result.stdout.split())
     assert "No categories are taken: ward could be one." in told
-    assert "Written: visits.toml. Look at it, then publish: dpstream count visits.csv --settings visits.toml" in told
+    assert "publish: dpstream count visits.csv --settings visits.toml --through DATE DATE is the last day" in told
     assert tomllib.loads((visits / "visits.toml").read_text()) == {
         "name": "visits", "time": "seen_at", "every": "1d", "time_zone": "UTC", "from": "2026-01-01",
         "until": "2026-12-31", "user": "patient", "max_contributions": 3, "epsilon": 1, "delta": 1e-6,

@@ -111,7 +111,7 @@ def test_refusals(store, tmp_path):
         ((store,), "STREAM must be given where there is not exactly one: visits, other"),
         ((store, "nobody"), "there is no stream 'nobody' in this store"),
         ((store, "other", "--over", "7"), "there is no release yet"),
-        ((store, "visits", "--over", "1h"), "--over must be a whole number of steps of 1d, got '1h'"),
+        ((store, "visits", "--over", "1h"), "--over must be a whole number of steps of 1d, such as 1d or 4d, got '1h'"),
         ((store, "visits", "--over", "week"), "--over must be a number of steps such as 7, or a length of time"),
         ((store, "visits", "--every", "1h"), "--every must be a whole number of steps of 1d"),
         ((store, "visits", "--every", "1d", "--rolling"), "--every must be left out with --rolling"),

@@ -21,6 +21,24 @@ class OneStepOnly(Binary):
         return super()._sensitivity(Participation())
 
 
+class TwiceOnly(Binary):
+    def _sensitivity(self, participation):
+        return super()._sensitivity(Participation(min(participation.times, 2), participation.separation))
+
+
+class ShortStreamsOnly(Binary):
+    """Right for the steps that the other checks look at, and too small for those that come after."""
+
+    def _sensitivity(self, participation):
+        return Binary(64)._sensitivity(participation)
+
+
+class NotExact(Binary):
+    def _sensitivity(self, participation):
+        stated, exact = super()._sensitivity(participation)
+        return 1.2 * stated, exact
+
+
 class OtherStream(Binary):
     """Streams a tree that forgets to pop: not the matrix its sensitivity is for."""
 
@@ -56,7 +74,9 @@ class WrongFactors(Binary):
 
 MECHANISMS = {
     TooLowASensitivity: "sensitivity",
-    OneStepOnly: "two steps is too low",
+    OneStepOnly: "2 steps is too low",
+    TwiceOnly: "3 steps is too low",
+    NotExact: "called exact",
     OtherStream: "covariance is not that of L",
     ChangesItsDraws: "two different noises|changed the draws",
     RunsForEver: "past the horizon",

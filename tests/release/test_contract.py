@@ -6,7 +6,7 @@ from dpstream import Counter, NoiseStream, RunningSum, pure_dp, zcdp
 from dpstream.testing import check_counter, check_mechanism, check_noise, check_running_sum
 from tests.noise.catalogue import ALL, GAUSSIAN, LAPLACE, variants_heavy
 
-from .broken import COUNTERS, MECHANISMS, NOISE, RUNNING_SUMS
+from .broken import COUNTERS, MECHANISMS, NOISE, RUNNING_SUMS, ShortStreamsOnly
 
 HORIZON = 24
 
@@ -57,6 +57,12 @@ def test_running_sums_in_float64():
 def test_broken_mechanisms_are_caught(broken):
     with pytest.raises(AssertionError, match=MECHANISMS[broken]):
         check_mechanism(broken(HORIZON))
+
+
+def test_a_sensitivity_that_is_too_small_for_long_streams_is_caught():
+    check_mechanism(ShortStreamsOnly(64))
+    with pytest.raises(AssertionError, match="sensitivity\\(\\) is below"):
+        check_mechanism(ShortStreamsOnly(1000))
 
 
 @pytest.mark.parametrize("broken", NOISE)

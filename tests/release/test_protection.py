@@ -106,7 +106,7 @@ def test_the_paragraph_says_what_holds():
     assert f"each figure of 7 days within ±{week}" in said
     assert "(100 steps at most) have ε = 1 and δ = 1e-06" in said
     assert f"at most {math.e:.3g} times as likely as it would be without that person, but for a chance of 1e-06" in said
-    assert "At most 3 rows of each person are counted." in said
+    assert "At most 3 rows of each person are counted; what people bring beyond that is not in the figures." in said
     assert "row is protected by itself" not in said
     assert "\n" not in said
     assert not re.search(r"  |None|\bnan\b|\{", said)

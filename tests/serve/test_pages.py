@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 
 import dpstream as dp
+from dpstream.events.stored_stream import StoredStream
+from dpstream.events.window_figures import window_figures
 from dpstream.mechanisms import SmoothBinary
 from dpstream.serve.shown_stream import slug_of
 from dpstream.store import PublishedStore
@@ -64,6 +66,14 @@ def test_the_numbers_are_the_releases(served, made):
     assert "rho = 0.5" in words
     assert "To whom: everyone who is in one step only" in words
     assert "These figures are published with differential privacy." in words
+
+
+def test_the_figures_of_windows_are_a_table_too(served, made):
+    released = StoredStream(PublishedStore(made / "counts.db"), "visits").released()
+    last = window_figures(released, "7d").row(-1, named=True)
+    words = " ".join(Seen(served.get("/streams/visits.html").text).words)
+    assert "As a table" in words
+    assert f"{last['value']:,} {last['low']:,} and {last['high']:,}" in words
 
 
 def test_the_draft_for_the_registry(served):

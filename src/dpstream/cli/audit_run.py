@@ -28,7 +28,7 @@ from dpstream.budget import Budget, zcdp
 from dpstream.charts import require_matplotlib
 from dpstream.cli.app import FOUND_WRONG
 from dpstream.cli.budget_options import budget_of
-from dpstream.cli.output import narrow_table, progress_bar, show_table
+from dpstream.cli.output import narrow_table, number, progress_bar, show_table
 from dpstream.cli.own_mechanism import own_mechanism
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.catalogue import mechanism_named
@@ -80,6 +80,8 @@ def run_audit(
         console.print(str(time_counter(zcdp(0.5))))
     else:
         console.print(f"[{COLOURS[found[0].verdict]}]{escape(str(found[0]))}")
+        more = " --steps looks at more of them, in fewer trials." if door is None and steps is None else ""
+        console.print(f"That is of a stream of {number(chosen[0].steps, 'release')}, and of no longer one.{more}")
     if violated:
         raise typer.Exit(FOUND_WRONG)
 

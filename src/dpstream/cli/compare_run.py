@@ -102,7 +102,7 @@ def run_compare(
         made, left_out = (
             _made(entries_for(horizon, law), law, horizon, question, optimal=optimal)
             if not mechanism
-            else _asked_for(mechanism, law, horizon)
+            else _asked_for(mechanism, law, horizon, question)
         )
         if not made and not left_out:
             continue
@@ -155,7 +155,9 @@ def _made(
     return made, left_out
 
 
-def _asked_for(names: list[str], law: NoiseLaw, horizon: int) -> tuple[dict[str, Mechanism], dict[str, str]]:
+def _asked_for(
+    names: list[str], law: NoiseLaw, horizon: int, question: Question
+) -> tuple[dict[str, Mechanism], dict[str, str]]:
     """The mechanisms that were asked for, those of this noise law; names that nobody has are refused."""
     made: dict[str, Mechanism] = {}
     for text in names:
@@ -165,8 +167,10 @@ def _asked_for(names: list[str], law: NoiseLaw, horizon: int) -> tuple[dict[str,
                 made[text.partition(":")[2]] = mechanism
             continue
         entry = entry_named(text)
-        if entry is None or law in entry.laws:
-            made[entry.name if entry else text] = mechanism_named(text, horizon, law)
+        if entry is None:
+            made[text] = mechanism_named(text, horizon, law)
+        elif law in entry.laws:
+            made[entry.name] = question.made(entry, horizon, law)
     return made, {}
 
 

@@ -30,6 +30,8 @@ DELTA = 1e-6
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0)
 #: How many rows of one user are counted, if nobody says otherwise.
 TIMES = 3
+#: Up to which day is published, by the last letter of a step's length: steps are published when they are over.
+LAST_DAY = {"w": "a Sunday", "o": "the last day of a month", "q": "the last day of a quarter"}
 #: Error bars are worked out for so many steps at most.
 STEPS = 20_000
 _COMMENTS = {
@@ -83,7 +85,13 @@ class InitCommand:
         target.file.write(as_toml(settings, _COMMENTS).encode())
         target.finish()
         command = shlex.join(["dpstream", "count", self.file, "--settings", str(output)])
-        say(console, f"Written: {output}. Look at it, then publish: {command}")
+        say(console, f"Written: {output}. Look at it, then publish: {command} --through DATE")
+        day = LAST_DAY.get(settings["every"][-1], "yesterday")
+        say(
+            console,
+            f"DATE is the last day that the file covers, such as {day}. Without --through every step up to now is"
+            " released, also those without rows, and a release is final.",
+        )
 
     def _asked(self, question: str, default: str) -> str:
         return default if self.yes else str(typer.prompt(question, default=default)).strip()
@@ -157,9 +165,11 @@ class InitCommand:
         """Show what a budget means, and ask for it; the number of steps is not a setting, the last date is."""
         steps = min(settings.pop("horizon"), STEPS)
         times = settings.get("max_contributions", 1)
-        table = narrow_table(("epsilon", "a running total", "seven steps"), title=f"Error bars (95 %), δ = {DELTA:g}")
+        window = 7 if settings["every"] == "1d" else 1
+        heads = ("epsilon", "a running total", "seven days" if window == 7 else f"each {settings['every']}")
+        table = narrow_table(heads, title=f"Error bars (95 %), δ = {DELTA:g}")
         for epsilon in EPSILONS:
-            total, week = error_of(approx_dp(epsilon, DELTA), steps, times)
+            total, week = error_of(approx_dp(epsilon, DELTA), steps, times, window)
             table.add_row(f"{epsilon:g}", f"±{total:,}", f"±{week:,}")
         show_table(console, table)
         say(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +14,11 @@ from dpstream.errors import (
     LooksLikeWholeLog,
     StepsWithoutRows,
     StreamEnded,
+    ThroughInsideStep,
     ThroughTooEarly,
 )
 from dpstream.events import last_step as clock
-from dpstream.events.calendar import Calendar
+from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.tally import TimeTally
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ def check_before_release(run: CountRun) -> None:
     ------
     ThroughTooEarly, ClockWentBack
         If the last step to release is before one that was released.
+    ThroughInsideStep
+        If a step of several days would be released through a date inside it, into a store.
     StreamEnded, AllRowsLate, LooksLikeWholeLog
         If rows are of released steps and nobody said what is to become of them.
     StepsWithoutRows
@@ -52,8 +56,25 @@ def check_before_release(run: CountRun) -> None:
             raise StepsWithoutRows(steps=steps_in_words(tally.calendar, empty))
 
 
+def _check_whole_step(run: CountRun, through: str, calendar: Calendar) -> None:
+    """Refuse a date inside a step of several days; a moment of a day is taken at its word."""
+    if "T" in through or ":" in through:
+        return
+    moment = parse_moment("through", through, run.options.time_zone, end_of_day=True)
+    step = calendar.reach(moment)
+    if not run.seen < step <= run.tally.horizon:
+        return
+    first, last = (series[0] for series in (calendar.shown(step - 1, 1), calendar.last_days(step - 1, 1)))
+    if isinstance(last, dt.datetime) or last <= moment[0].date():
+        return
+    before = first - dt.timedelta(days=1)
+    raise ThroughInsideStep(through=through, first=str(first), last=str(last), before=str(before))
+
+
 def _check_end(run: CountRun, calendar: Calendar) -> None:
     end, seen = run.options.end, run.seen
+    if end is not None and end not in ("now", "yesterday") and run.in_ledger:
+        _check_whole_step(run, end, calendar)
     if end is None or not seen:
         return
     calendar.lay_out(seen)

@@ -74,6 +74,18 @@ class Calendar:
         begins = self.begins(first, count)
         return begins.dt.date() if self._by_wall_clock else begins
 
+    def last_days(self, first: int, count: int) -> pl.Series:
+        """The last day of each of these steps, if steps are days or longer; else when each begins.
+
+        >>> weeks = Calendar("1w", pl.Series([dt.datetime(2026, 3, 2)]))
+        >>> weeks.last_days(0, 2).to_list()
+        [datetime.date(2026, 3, 8), datetime.date(2026, 3, 15)]
+        """
+        if not self._by_wall_clock:
+            return self.shown(first, count)
+        self.lay_out(first + count + 1)
+        return self.begins(first + 1, count).dt.date() - dt.timedelta(days=1)
+
     def reach(self, moment: Any) -> int:
         """How many steps there are up to and including the one that this moment, a value of a series, falls into."""
         last = _one(moment, self._starts.dtype)

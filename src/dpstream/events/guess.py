@@ -157,13 +157,13 @@ def likely_dates(found: Guess, today: dt.date) -> tuple[str, str]:
     return f"{year}-01-01", f"{last}-12-31"
 
 
-def error_of(budget: Budget, steps: int, per_person: int = 1) -> tuple[int, int]:
-    """Return by how much a running total, and the figure of seven steps, is off at most, with 95 % confidence."""
+def error_of(budget: Budget, steps: int, per_person: int = 1, window: int = 7) -> tuple[int, int]:
+    """Return by how much a running total, and the figure of some steps, is off at most, with 95 % confidence."""
     settings = StreamSettings.for_counter(steps, budget, per_person=per_person)
     t = np.arange(1, steps + 1)
     _, total = change_errors(settings, t, np.zeros_like(t))
-    _, week = change_errors(settings, t[6:], t[6:] - 7)
-    return int(total.max()), int(week.max(initial=total[0]))
+    _, some = change_errors(settings, t[window - 1 :], t[window - 1 :] - window)
+    return int(total.max()), int(some.max(initial=total[0]))
 
 
 def as_toml(settings: Mapping[str, Any], comments: Mapping[str, str]) -> str:

@@ -61,9 +61,10 @@ def window_figures(
     Returns
     -------
     DataFrame
-        Columns from, through (the first and the last step of the window), steps (how many it has), complete (whether
-        it lies within what was released; if not, the figure is that of a part), category, value, stddev, low, high. Of
-        discovered names there are those windows that began when the name was published, and the first ones.
+        Columns from, through (the first and the last day of the window; its first and last step, where steps have no
+        dates or are shorter than a day), steps (how many it has), complete (whether it lies within what was released;
+        if not, the figure is that of a part), category, value, stddev, low, high. Of discovered names there are those
+        windows that began when the name was published, and the first ones.
 
     Raises
     ------
@@ -166,13 +167,13 @@ def figures_of(released: Released, spans: Spans, confidence: float = 0.95) -> pl
     off = np.repeat(off, k)
     calendar = released.calendar
     if calendar is None:
-        begins = pl.Series(np.arange(1, len(values) + 1))
+        begins = ends = pl.Series(np.arange(1, len(values) + 1))
     else:
         calendar.lay_out(len(values))
-        begins = calendar.shown(0, len(values))
+        begins, ends = calendar.shown(0, len(values)), calendar.last_days(0, len(values))
     columns = {
         "from": begins[np.repeat(since, k)],
-        "through": begins[np.repeat(t - 1, k)],
+        "through": ends[np.repeat(t - 1, k)],
         "steps": np.repeat(t - since, k),
         "complete": np.repeat(complete, k),
         "category": pl.Series(released.names or [""], dtype=pl.String)[np.tile(np.arange(k), len(t))],

@@ -118,7 +118,10 @@ class Window:
         return length // step
 
     def _misfit(self, every: str) -> InvalidArgument:
-        return InvalidArgument("windows", self.text, f"a whole number of steps of {every}")
+        step = Window(every)
+        some = f"such as {step.count}{step.unit} or {4 * step.count}{step.unit}"
+        other = "" if step.text in ("1d", "1h") else "; a stream with steps of 1d has days, weeks and months"
+        return InvalidArgument("windows", self.text, f"a whole number of steps of {every}, {some}{other}")
 
     def since(self, calendar: Calendar | None, first: int, count: int) -> NDArray[np.int64]:
         """Return, for each of the steps from `first` (from 0) on, how many steps lie before the window that it ends.

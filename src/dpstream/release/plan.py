@@ -199,10 +199,9 @@ def plan(
     windows
         Lengths of windows, such as (1, 7, 30): sums of the last so many steps are wanted beside the running total. Each
         mechanism has an error for each window; first is the one whose largest variance, of a window or of the total,
-        relative to the least that any of them has for the same, is least. Objectives "max" and "mean" only.
-
-    With several steps a person, or with windows, mechanisms fitted to just that are considered, too, which takes a few
-    seconds, and so is noise that is independent for every step (plain DP-SGD).
+        relative to the least that any of them has for the same, is least. Objectives "max" and "mean" only. With
+        windows, or with several steps a person, mechanisms fitted to just that are considered, too, which takes a few
+        seconds, and so is noise that is independent for every step (plain DP-SGD).
 
     Raises
     ------

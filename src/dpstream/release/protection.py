@@ -113,7 +113,8 @@ class ProtectionText:
         if self.rows_per_person is None:
             return ""
         rows = "row" if self.rows_per_person == 1 else "rows"
-        return f"At most {self.rows_per_person:,} {rows} of each person {'is' if rows == 'row' else 'are'} counted. "
+        counted = f"At most {self.rows_per_person:,} {rows} of each person {'is' if rows == 'row' else 'are'} counted"
+        return f"{counted}; what people bring beyond that is not in the figures. "
 
     def _exactness(self) -> str:
         often = f"{100 * self.confidence:.10g} of 100 cases"

@@ -143,7 +143,7 @@ def _state(stream: ShownStream) -> Element:
     info, parts = stream.info, []
     if not stream.t:
         parts.append("Nothing is released yet.")
-    elif (date := stream.date_of(stream.t)) is not None:
+    elif (date := stream.last_date) is not None:
         parts.append(f"Released up to {_cell(date)} ({number(stream.t, 'step')}).")
     else:
         parts.append(f"{number(stream.t, 'step')} released.")
@@ -233,8 +233,9 @@ def _charts(stream: ShownStream, find: str) -> list[Element]:
         figures = [_bars(stream, window, name, len(subjects)) for name in subjects]
         drawn = [figure for figure in figures if figure is not None]
         if drawn:
-            title = element("h2", f"Each {window.words}" if window.count > 1 else f"Each {window.words.split()[1]}")
-            found.append(element("section", title, _side_by_side(stream, drawn)))
+            words = f"Each {window.words}" if window.count > 1 else f"Each {window.words.split()[1]}"
+            table = None if stream.names else _figures_table(stream.bars(window, None), words)
+            found.append(element("section", element("h2", words), _side_by_side(stream, drawn), table))
     if subjects:
         totals = [_total(stream, name, len(subjects)) for name in subjects]
         found.append(element("section", element("h2", "Running total"), _side_by_side(stream, totals)))
@@ -296,6 +297,27 @@ def _figure(picture: Element, data: str, name: str | None, frame: pl.DataFrame) 
     words = f" last: {_cell(last['value'])} ±{_cell(last['high'] - last['value'])}{part}"
     caption = element("figcaption", element("b", _short(name)) if name else None, words)
     return element("figure", caption, picture, data_chart=data, data_name=name)
+
+
+def _figures_table(frame: pl.DataFrame, words: str) -> Element:
+    """The figures of a picture as a table: whoever subtracts totals instead would take their errors for these."""
+    shown = frame.tail(ROWS_SHOWN).reverse()
+    heads = [element("th", name, scope="col") for name in ("from", "through", "figure", "between")]
+    rows = [
+        element(
+            "tr",
+            element("td", _cell(row["from"])),
+            element("td", _cell(row["through"]) + ("" if row["complete"] else ", so far")),
+            element("td", _cell(row["value"])),
+            element("td", f"{_cell(row['low'])} and {_cell(row['high'])}"),
+        )
+        for row in shown.iter_rows(named=True)
+    ]
+    caption = words if frame.height <= ROWS_SHOWN else f"{words}: the last {ROWS_SHOWN}"
+    table = element(
+        "table", element("caption", caption), element("thead", element("tr", *heads)), element("tbody", *rows)
+    )
+    return element("details", element("summary", "As a table"), _scrolling(table, caption))
 
 
 def _table(stream: ShownStream) -> Element:

@@ -80,6 +80,14 @@ class ShownStream(ABC):
         found: object = self._calendar.shown(step - 1, 1)[0]
         return found
 
+    @property
+    def last_date(self) -> object | None:
+        """The last day of the last step that was released, or when that begins; None if steps have no dates."""
+        if self._calendar is None:
+            return None
+        found: object = self._calendar.last_days(self.t - 1, 1)[0]
+        return found
+
     @cached_property
     def windows(self) -> tuple[Window, ...]:
         """The windows that are shown, shortest first: those that the stream was made for, else usual ones.
