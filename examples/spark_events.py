@@ -66,7 +66,7 @@ def main() -> None:
     folder = given.folder / ("rate" if given.rate else "files")
     folder.mkdir(parents=True, exist_ok=True)
     key = (folder / "secret.key").absolute()
-    write_key_file(key, fresh_key())  # kept if it is there
+    write_key_file(key, fresh_key(), keep=True)  # the stream's own, if it is there
     spark = local_session(settings={"spark.log.level": "ERROR"})
     if given.rate:
         pages = F.concat(F.lit("page "), F.pmod(F.xxhash64("value"), F.lit(len(PAGES))).cast("string"))

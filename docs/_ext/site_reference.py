@@ -29,6 +29,15 @@ ADAPTERS = {
     "dpstream.adapters.spark": "Spark",
 }
 
+#: What such a module imports only when it is asked for, which the directive for a module does not see.
+LATE = {
+    "dpstream.adapters.torch": (
+        "autofunction:: dpstream.adapters.torch_opacus.make_private",
+        "autoclass:: dpstream.adapters.torch_opacus.CorrelatedNoise\n"
+        "   :members: spent, get_epsilon, describe, close, state_dict, load_state_dict",
+    )
+}
+
 
 def promised() -> dict[str, list[str]]:
     """Every module of docs/public-names.md with its names."""
@@ -101,7 +110,10 @@ def api_pages() -> Iterator[tuple[str, str]]:
         if not (place.is_dir() or place.with_suffix(".py").exists()):
             continue
         overview.append(f"| [`{module}`]({module}.md) | {what} |")
-        yield module, f"# {module}\n\n```{{eval-rst}}\n.. automodule:: {module}\n   :members:\n```\n"
+        text = f"# {module}\n\n```{{eval-rst}}\n.. automodule:: {module}\n   :members:\n```\n"
+        for directive in LATE.get(module, ()):
+            text += f"\n```{{eval-rst}}\n.. {directive}\n```\n"
+        yield module, text
     overview.append("\n```{toctree}\n:hidden:\n:glob:\n\ndpstream.*\n```\n")
     yield "index", "\n".join(overview)
 

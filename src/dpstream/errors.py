@@ -657,7 +657,7 @@ class TrainingEnded(HorizonExceeded, TrainingError):
     message = (
         "step {step} is past the end of this training: its noise and its budget are for {horizon} steps. Nothing was"
         " stepped. To train longer, begin again with more: make_private(..., epochs=...), or horizon=... where you"
-        " count steps yourself"
+        " count steps yourself; with another key file, and a budget that adds to the one that is spent"
     )
 
 
@@ -750,10 +750,10 @@ class StepsReleased(TrainingError):
     """Training stands at an older step than was released under its key."""
 
     message = (
-        "this training stands after step {step}, but {released} steps were released under its key: going on would put"
-        " used noise on other gradients. To go on, load the newest checkpoint; for a new training, give another key"
-        " file; or, if nothing that depends on the steps after {step} was or will be shown to anybody, pass"
-        " discard_later_steps=True to load_state_dict"
+        "this training stands after step {step}, but up to {released} steps were released under its key: going on would"
+        " put used noise on other gradients. To go on, load the newest checkpoint; for a new training, give another key"
+        " file; or, if nothing that depends on the steps after {step} was or will be shown to anybody (after a crash,"
+        " say), optimizer.load_state_dict(state, discard_later_steps=True)"
     )
     step: int
     released: int

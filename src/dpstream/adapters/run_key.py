@@ -126,7 +126,7 @@ class RunKey:
         except FileNotFoundError:
             if not create:
                 raise KeyFileMissing(path=str(path)) from None
-        write_key_file(path, fresh_key())
+        write_key_file(path, fresh_key(), keep=True)
         return read_key_file(path)
 
     def _open(self, path: Path) -> None:

@@ -154,6 +154,10 @@ class PrivateGradients:
         """What is spent if training stops now; None before the first step."""
         return self.settings.spent_after(self.t)
 
+    def describe(self) -> str:
+        """Return the promise of the whole training in words, for a model card."""
+        return self.settings.describe()
+
     def get_epsilon(self, delta: float) -> float:
         """The least ε for this δ if training stops now."""
         return self.settings.epsilon_after(self.t, delta)

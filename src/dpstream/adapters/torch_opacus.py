@@ -62,6 +62,10 @@ class CorrelatedNoise:
         """What is spent if training stops now; None before the first step."""
         return self.private.spent()
 
+    def describe(self) -> str:
+        """Return the promise of the whole training in words, for a model card."""
+        return self.private.describe()
+
     def get_epsilon(self, delta: float) -> float:
         """The least ε for this δ if training stops now."""
         return self.private.get_epsilon(delta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from typing import Literal
 
 from dpstream.arguments import check_horizon
@@ -79,6 +80,31 @@ class TrainingSettings:
         if isinstance(self.max_grad_norm, bool) or not isinstance(self.max_grad_norm, (int, float)):
             raise InvalidArgument("max_grad_norm", self.max_grad_norm, "a positive, finite number")
         return noise_scale(self.mechanism, self.budget, per_person=self.max_grad_norm, participation=self.participation)
+
+    def describe(self) -> str:
+        """Return the promise in words, for a model card: what, to whom, against whom, and what is not promised.
+
+        Examples
+        --------
+        >>> settings = TrainingSettings.for_training(horizon=40, budget=ApproxDP(8.0, 1e-5), max_grad_norm=1.0)
+        >>> print(settings.describe()[:83])
+        Trained with differential privacy, epsilon = 8 and delta = 1e-05, for one training
+        """
+        budget, k, s = self.budget, self.participation.times, self.participation.separation
+        promise = f"epsilon = {budget.epsilon:g} and delta = {budget.delta:g}" if isinstance(budget, ApproxDP) else ""
+        often = "in one step" if k == 1 else f"in at most {k} steps, any two of them at least {s} steps apart"
+        return (
+            f"Trained with differential privacy, {promise or f'rho = {budget.rho:g} (zCDP)'}, for one training example,"  # type: ignore[union-attr]
+            f" over all {self.horizon:,} noisy steps together, however later steps depend on earlier ones. Compared are"
+            " training sets that differ in one example, all others staying in their batches; whoever has several"
+            f" examples is protected less. Each example's gradient is clipped to norm {self.max_grad_norm:g} and is"
+            f" {often}. Gaussian noise of scale {self.scale:.4g} is shared between steps"
+            f" ({type(self.mechanism).__name__}); no amplification by sampling is claimed. Against whom: anyone who"
+            " sees all steps, all checkpoints and all other examples, but not the key. Not covered: figures that are"
+            " computed without noise, such as the training loss; and other trainings on the same examples, also those"
+            " that only chose a learning rate, which spend budgets of their own. The promise is that of real-valued"
+            f" noise, not proven for floating point. Made with dpstream {version('dpstream')}."
+        )
 
     def mu_after(self, steps: int) -> float:
         """The μ of the Gaussian mechanism that the first `steps` releases are at most; 0 before the first."""

@@ -86,7 +86,7 @@ class InitCommand:
         target.finish()
         command = shlex.join(["dpstream", "count", self.file, "--settings", str(output)])
         say(console, f"Written: {output}. Look at it, then publish: {command} --through DATE")
-        day = LAST_DAY.get(settings["every"][-1], "yesterday")
+        day = LAST_DAY.get(str(settings["every"])[-1], "yesterday")
         say(
             console,
             f"DATE is the last day that the file covers, such as {day}. Without --through every step up to now is"

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from dpstream.errors import KeyFileDamaged, KeyFileExposed, KeyFileMissing, KeyLengthError
+from dpstream.errors import InvalidArgument, KeyFileDamaged, KeyFileExposed, KeyFileMissing, KeyLengthError
 from dpstream.noise.keystream import KEY_BYTES, check_key, fresh_key
 from dpstream.operating_system.durability import synchronise_file
 from dpstream.store.files import Draft, os_error_as_store_error
@@ -43,7 +43,7 @@ def find_key(source: KeySource, path: Path, *, create: bool) -> bytes:
     except FileNotFoundError:
         if not create:
             raise KeyFileMissing(path=str(file)) from None
-    write_key_file(file, fresh_key())
+    write_key_file(file, fresh_key(), keep=True)
     return read_key_file(file)  # what is there counts: another process may have been faster
 
 
@@ -73,8 +73,14 @@ def read_key_file(file: Path) -> bytes:
         raise KeyFileDamaged(path=str(file), found=str(error)) from None
 
 
-def write_key_file(file: Path, key: bytes) -> None:
-    """Make a key file of mode 0600 that is there as a whole or not at all; keep the one that is there already."""
+def write_key_file(file: Path, key: bytes, *, keep: bool = False) -> None:
+    """Make a key file of mode 0600 that is there as a whole or not at all; one that is there is never written over.
+
+    Raises
+    ------
+    InvalidArgument
+        If there is a file with another key. With `keep` it is kept instead, and the caller reads what is there.
+    """
     try:
         with Draft(file) as made:
             with made.path.open("wb") as opened:
@@ -84,6 +90,8 @@ def write_key_file(file: Path, key: bytes) -> None:
             made.publish()
     except OSError as error:
         raise os_error_as_store_error(error, file) from error
+    if not keep and read_key_file(file) != key:
+        raise InvalidArgument("file", str(file), "a path where no key is yet: a new key needs a new path")
 
 
 def key_from_hex(digits: str, where: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
@@ -141,7 +142,9 @@ class Workplace:
             raise CheckpointMismatch(setting="secret", kept="another one", given="this one")
         if kept != self.job.as_text:
             name, old, new = next(_differences(json.loads(kept), json.loads(self.job.as_text)))
-            raise CheckpointMismatch(setting=name, kept=repr(old), given=repr(new))
+            raise CheckpointMismatch(
+                setting=_ARGUMENTS.get(name, name), kept=_shown(name, old), given=_shown(name, new)
+            )
 
 
 @lru_cache(maxsize=8)
@@ -159,6 +162,17 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
             yield from _differences(one, other)
         else:
             yield name, one, other
+
+
+#: How arguments are called whose settings have other names.
+_ARGUMENTS = {"name": "stream"}
+
+
+def _shown(name: str, value: Any) -> str:
+    """A setting as people write it."""
+    if name == "start":
+        return f"{dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=value)} UTC"
+    return str(value).partition(",")[0] if name == "names" else repr(value)
 
 
 #: Settings that follow from others.

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from dpstream.adapters.spark.sink import ReleaseFile
 from dpstream.adapters.spark.step_clock import StepClock
@@ -20,8 +21,10 @@ from dpstream.budget import Budget
 from dpstream.errors import InvalidArgument
 from dpstream.mechanisms.base import Mechanism
 from dpstream.participation import Participation
+from dpstream.release.change_errors import change_errors
 from dpstream.release.name_spelling import check_name
 from dpstream.release.named_counter import named_settings
+from dpstream.release.settings import StreamSettings
 from dpstream.store import Store
 from dpstream.store.published import PART_VALUES
 
@@ -62,7 +65,8 @@ def write_page(
     Raises
     ------
     InvalidArgument
-        If a name has no releases, or some steps are missing.
+        If a name has no releases, or some steps are missing; if dates or standard deviations of the releases are not
+        those of these settings; or if the releases are of discovered names, whose errors are others.
     """
     clock = StepClock(every, start, zone, horizon, windows)
     settings = named_settings(
@@ -82,6 +86,7 @@ def write_page(
         if own["step"].to_list() != list(range(1, steps + 1)):
             raise InvalidArgument("names", name, f"names with releases of all steps from 1 to {steps}")
         values[:, i] = own["value"].to_numpy()
+        _check_settings(own, clock, settings)
     path = Path(path)
     for old in (path, path.with_name(path.name + ".key"), path.with_name(path.name + ".witness")):
         old.unlink(missing_ok=True)
@@ -103,3 +108,25 @@ def write_page(
     with closing(sqlite3.connect(path)) as database, database:
         database.executemany("INSERT INTO published SELECT max(id), ?, ? FROM streams", parts)
     return steps
+
+
+def _check_settings(own: pl.DataFrame, clock: StepClock, settings: StreamSettings) -> None:
+    """Refuse settings that the releases were not made with: the page would promise something else."""
+    steps = np.arange(1, own.height + 1)
+    begins = [clock.begin(int(t)).replace(tzinfo=None).isoformat(sep=" ") for t in steps]
+    if own["start"].to_list() != begins:
+        at = next(i for i, (one, other) in enumerate(zip(own["start"], begins, strict=True)) if one != other)
+        raise InvalidArgument(
+            "start",
+            f"{clock.start} (and every={clock.every!r})",
+            f"that of the releases: step {at + 1} begins at {own['start'][at]} UTC",
+        )
+    stated, _ = change_errors(settings, steps, np.zeros_like(steps))
+    if not np.allclose(own["stddev"].to_numpy(), stated, rtol=1e-9):
+        raise InvalidArgument(
+            "budget",
+            repr(settings.budget),
+            "that of the releases, and so must be horizon, windows, per_person, participation and mechanism: their"
+            f" standard deviation at step 1 is {own['stddev'][0]:.6g}, and would be {stated[0]:.6g}."
+            " Discovered names cannot be shown in this way",
+        )

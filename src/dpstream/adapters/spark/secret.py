@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpstream.errors import InvalidArgument
+from dpstream.errors import InvalidArgument, KeyFileMissing
 from dpstream.noise.keystream import KEY_BYTES, check_key
 from dpstream.store.master_key import ENVIRONMENT, key_from_hex, read_key_file
 
@@ -69,7 +69,10 @@ class SecretSource:
         if not isinstance(self.where, str):
             return check_key(self.where())
         if not self.where.startswith("env:"):
-            return read_key_file(Path(self.where))
+            try:
+                return read_key_file(Path(self.where))
+            except FileNotFoundError:
+                raise KeyFileMissing(path=self.where) from None
         variable = self.where[4:]
         digits = os.environ.get(variable)
         if digits is None:

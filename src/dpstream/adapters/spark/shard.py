@@ -229,7 +229,9 @@ class DeclaredShard(Shard):
         undeclared = int((~declared if amounts is None else amounts[~declared]).sum())
         if undeclared and self.work.job.undeclared == "refuse":
             raise InvalidArgument(
-                "undeclared", f"{undeclared} rows with names that were not declared", "'drop' if such rows may come"
+                "undeclared",
+                "refuse",
+                f"'drop' if rows with names that were not declared may come: there are {undeclared} in a micro-batch",
             )
         return taken._replace(undeclared=undeclared)
 

@@ -7,6 +7,7 @@ one step would give noise or data away.
 
 from __future__ import annotations
 
+import datetime as dt
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -14,13 +15,13 @@ from typing import Any
 
 import polars as pl
 
-from dpstream.errors import ReleaseConflict
+from dpstream.errors import InvalidArgument, ReleaseConflict
 
 __all__ = ["ReleaseFile"]
 
 
 class ReleaseFile:
-    """A SQLite file with one table `releases`, keyed by (name, step).
+    """A SQLite file with one table `releases`, keyed by (name, step); the column `start` is in UTC.
 
     Use ``counts.writeStream.foreachBatch(ReleaseFile("counts.db").write)``. All rows of a micro-batch come to the
     driver; for very many names write to a database that the workers reach, with the same key.
@@ -56,6 +57,13 @@ class ReleaseFile:
                 database.execute(
                     f"CREATE TABLE IF NOT EXISTS releases ({quoted}, PRIMARY KEY (name, step)) WITHOUT ROWID"
                 )
+                kept = [row[1] for row in database.execute("PRAGMA table_info(releases)")]
+                if kept != columns:
+                    raise InvalidArgument(
+                        "windows",
+                        f"columns {', '.join(columns)}",
+                        f"those of this file ({', '.join(kept)}), or another file",
+                    )
                 before = database.total_changes
                 database.executemany(f"INSERT OR IGNORE INTO releases ({quoted}) VALUES ({places})", plain)  # noqa: S608
                 new = database.total_changes - before
@@ -82,5 +90,5 @@ class ReleaseFile:
 
 
 def _text(moment: Any) -> str:
-    """Return a moment as ISO text: SQLite has no type for it."""
-    return str(moment.isoformat(sep=" "))
+    """Return a moment, in UTC, as ISO text: SQLite has no type for it. Spark hands moments out in local time."""
+    return str(moment.astimezone(dt.UTC).replace(tzinfo=None).isoformat(sep=" "))
