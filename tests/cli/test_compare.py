@@ -217,6 +217,11 @@ def test_errors_under_participation_and_for_windows():
         )
     fitted = mechanisms.FittedToeplitz.fit(64, participation=epochs, windows=(1, 7))
     assert rows["FittedToeplitz"]["windows"][1] == pytest.approx(fitted.max_variance(window=7, participation=epochs))
+    # The same, where one of them is asked for by its name.
+    chosen = invoke("--horizon", "64", "--participation", "2x16", "--mechanism", "Banded", "--no-speed", "--json")
+    (row,) = json.loads(chosen.output)["gaussian"]
+    banded = mechanisms.Banded.fit(64, participation=epochs, bands=16)
+    assert row["mean"] == pytest.approx(banded.mean_variance(participation=epochs))
     table = invoke("--horizon", "64", "--windows", "1,7", "--no-speed", "--mechanism", "Binary")
     assert "last 7" in table.output
 
