@@ -155,7 +155,7 @@ def test_a_checkpoint_through_torch_save(tmp_path):
     file.seek(0)
     state = torch.load(file, weights_only=True)
     again = private(module, key=tmp_path / "run.key")
-    with pytest.raises(StepsReleased, match="pass discard_later_steps=True"):
+    with pytest.raises(StepsReleased, match="discard_later_steps=True"):
         again.load_state_dict(state)
     with pytest.raises(StepsReleased):
         again.privatize(sums(module))
