@@ -214,7 +214,7 @@ def _row(work: str, ours: float, wanted: float, unit: str, *, at_most: bool = Fa
 
     ratio = wanted / ours if at_most else ours / wanted
     said = f"≤ {wanted:g}" if at_most else f"≥ {wanted:g}"
-    return Row(work, "issue", ours, wanted, unit, ratio, said, ratio >= 1)
+    return Row(work, "wanted", ours, wanted, unit, ratio, said, ratio >= 1)
 
 
 def reading():  # type: ignore[no-untyped-def]
