@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlparse
 
 CHROMIUM = os.environ.get("DPSTREAM_CHROMIUM", "/usr/bin/chromium")
@@ -156,6 +157,12 @@ def served(site: Path) -> Iterator[str]:
         server.server_close()
 
 
+def _is_complaint(message: Any) -> bool:
+    """Whether a page complained on the console; that a browser finds no icon, which it asks for itself, is none."""
+    asked_for_icon = message.location.get("url", "").endswith("/favicon.ico")
+    return message.type in ("error", "warning") and not asked_for_icon
+
+
 def look(site: Path, names: list[str], screenshots: Path | None) -> list[str]:
     """Look at pages in Chromium; return what is wrong."""
     from playwright.sync_api import sync_playwright
@@ -167,7 +174,7 @@ def look(site: Path, names: list[str], screenshots: Path | None) -> list[str]:
             context = browser.new_context(viewport=size, color_scheme=colours)  # type: ignore[arg-type]
             tab = context.new_page()
             said: list[str] = []
-            tab.on("console", lambda m, said=said: said.append(m.text) if m.type in ("error", "warning") else None)
+            tab.on("console", lambda m, said=said: said.append(m.text) if _is_complaint(m) else None)
             tab.on("pageerror", lambda error, said=said: said.append(str(error)))
             tab.on("requestfailed", lambda request, said=said: said.append(f"not loaded: {request.url}"))
             tab.on(
