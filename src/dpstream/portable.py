@@ -256,7 +256,8 @@ def series_product_error(a: RealArray, b: RealArray) -> float:
     if not (norms[0][1] and norms[1][1]):
         return 0.0
     balance = _power_of_two(norms[1][1] / norms[0][1])
-    one, two = balance * norms[0][0] + norms[1][0], math.hypot(balance * norms[0][1], norms[1][1])
+    one = balance * norms[0][0] + norms[1][0]
+    two = math.sqrt(balance * balance * dot(a, a) + dot(b, b))  # not hypot, which libraries have otherwise
     units = TRANSFORM_UNITS * (max(a.size + b.size - 2, 1).bit_length() + 1)
     return 1.01 * UNIT * units * (2.0 * two * two + one * two) / (2.0 * balance)
 

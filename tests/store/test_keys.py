@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import dpstream as dp
-from dpstream.errors import ForkedStore
+from dpstream.errors import ForkedStore, InvalidArgument
 from dpstream.mechanisms import Binary, SmoothBinary
 from dpstream.store import tables
+from dpstream.store.master_key import read_key_file, write_key_file
 from dpstream.store.sealing import StoreSeals
+from dpstream.testing import fixed_key
 
 from .conftest import visits
 
@@ -141,3 +143,13 @@ def test_the_noise_of_a_stream_depends_on_every_part(tmp_path, monkeypatch):
     for (one, first), (other, second) in itertools.combinations(found.items(), 2):
         agree = np.mean(np.array(first) == np.array(second))
         assert agree < 0.8, (one, other)
+
+
+def test_a_key_file_is_never_taken_for_a_new_one(tmp_path):
+    file = tmp_path / "stream.key"
+    write_key_file(file, fixed_key("one"))
+    write_key_file(file, fixed_key("one"))  # the same key may be written again
+    with pytest.raises(InvalidArgument, match="a new key needs a new path"):
+        write_key_file(file, fixed_key("another"))
+    write_key_file(file, fixed_key("another"), keep=True)
+    assert read_key_file(file) == fixed_key("one")

@@ -91,10 +91,13 @@ class TrainingSettings:
         Trained with differential privacy, epsilon = 8 and delta = 1e-05, for one training
         """
         budget, k, s = self.budget, self.participation.times, self.participation.separation
-        promise = f"epsilon = {budget.epsilon:g} and delta = {budget.delta:g}" if isinstance(budget, ApproxDP) else ""
+        if isinstance(budget, ApproxDP):
+            promise = f"epsilon = {budget.epsilon:g} and delta = {budget.delta:g}"
+        else:
+            promise = f"rho = {budget.rho:g} (zCDP)"
         often = "in one step" if k == 1 else f"in at most {k} steps, any two of them at least {s} steps apart"
         return (
-            f"Trained with differential privacy, {promise or f'rho = {budget.rho:g} (zCDP)'}, for one training example,"  # type: ignore[union-attr]
+            f"Trained with differential privacy, {promise}, for one training example,"
             f" over all {self.horizon:,} noisy steps together, however later steps depend on earlier ones. Compared are"
             " training sets that differ in one example, all others staying in their batches; whoever has several"
             f" examples is protected less. Each example's gradient is clipped to norm {self.max_grad_norm:g} and is"

@@ -80,8 +80,9 @@ def run_audit(
         console.print(str(time_counter(zcdp(0.5))))
     else:
         console.print(f"[{COLOURS[found[0].verdict]}]{escape(str(found[0]))}")
-        more = " --steps looks at more of them, in fewer trials." if door is None and steps is None else ""
-        console.print(f"That is of a stream of {number(chosen[0].steps, 'release')}, and of no longer one.{more}")
+        more = ": --steps does, in fewer trials." if door is None and steps is None else "."
+        looked_at = number(chosen[0].steps, "release")
+        console.print(f"The verdict is about streams of {looked_at}. Longer ones were not looked at{more}")
     if violated:
         raise typer.Exit(FOUND_WRONG)
 

@@ -86,7 +86,8 @@ def write_page(
         if own["step"].to_list() != list(range(1, steps + 1)):
             raise InvalidArgument("names", name, f"names with releases of all steps from 1 to {steps}")
         values[:, i] = own["value"].to_numpy()
-        _check_settings(own, clock, settings)
+        if i == 0:  # dates and errors are those of all names
+            _check_settings(own, clock, settings)
     path = Path(path)
     for old in (path, path.with_name(path.name + ".key"), path.with_name(path.name + ".witness")):
         old.unlink(missing_ok=True)
