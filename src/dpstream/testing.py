@@ -21,12 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.budget import Budget, noise_scale, pure_dp, zcdp
+from dpstream.distance import check_distance
 from dpstream.errors import DpstreamError, HorizonExceeded
 from dpstream.mechanisms.base import Mechanism
 from dpstream.noise.pure_step_engine import TrackedError
 from dpstream.participation import Participation
 
-__all__ = ["check_counter", "check_mechanism", "check_noise", "check_running_sum", "fixed_key"]
+__all__ = ["check_counter", "check_distance", "check_mechanism", "check_noise", "check_running_sum", "fixed_key"]
 
 #: Independent streams behind each statistical check.
 STREAMS = 4000
