@@ -1,8 +1,8 @@
 """check_distance: holds a way into dpstream, or a pipeline of your own, against neighbouring data.
 
 Noise protects one unit (a row, a person, an example) only if that unit moves the true totals by no more than the noise
-is scaled to, and moves nothing else. `check_distance` draws histories of batches, closes, retries and restarts, takes one
-unit out, and compares what became of both. It looks at a way in from outside only.
+is scaled to, and moves nothing else. `check_distance` draws histories of batches, closes, retries and restarts, takes
+one unit out, and compares what became of both. It looks at a way in from outside only.
 
     with      all rows
     without   all rows but those of the unit
@@ -137,7 +137,7 @@ class WayIn:
         return row.number
 
     def norm(self, difference: Mapping[Cell, int]) -> int:
-        """Return how far apart two totals are, in the norm that the noise is scaled to. By default ℓ1 over all cells."""
+        """Return how far apart two totals are, in the norm that the noise is scaled to: ℓ1 by default."""
         return sum(map(abs, difference.values()))
 
 

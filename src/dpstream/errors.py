@@ -17,7 +17,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · PositionGap, PositionConflict, PositionMissing, PositionUnexpected
       · StepClosed, StepTooFar, BatchConflict, StreamHasOpenSteps
     · SourceError
-      · SourceMissing, SourceDamaged, ColumnMissing, EventsUnreadable, RowRefused
+      · SourceMissing, SourceDamaged, ColumnMissing, FileChanged, EventsUnreadable, RowRefused
     · TrainingError
       · TrainingEnded (also a HorizonExceeded), BatchUnexpected, ExampleTooSoon
       · GradientMismatch, GradientNotFinite, ParametersChanged
@@ -25,7 +25,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · SettingsError
       · SettingsMissing, SettingsUnreadable, SettingUnknown
     · ReleaseRefused
-      · ThroughTooEarly, ThroughInsideStep, ClockWentBack, AllRowsLate, LooksLikeWholeLog, StreamEnded
+      · ThroughTooEarly, ThroughInsideStep, ClockWentBack, StreamEnded
       · StepsWithoutRows
       · RowsTooFarAhead
     · MissingExtra, UnsupportedSystem, WriterNotStarted
@@ -842,6 +842,16 @@ class SourceDamaged(SourceError):
     what: str
 
 
+class FileChanged(SourceError):
+    """A file that was counted before is given again and holds something else."""
+
+    message = (
+        "{source} was counted before and holds something else now; nothing was counted. If it holds new rows only, give"
+        " it a name of its own (batch=..., --batch), or another file name"
+    )
+    source: str
+
+
 class ColumnMissing(SourceError):
     """A file of events has no such column; `remedy` says what to type if it is elsewhere."""
 
@@ -962,32 +972,6 @@ class ClockWentBack(ReleaseRefused):
     )
     last: str
     now: str
-
-
-class AllRowsLate(ReleaseRefused):
-    """Every row of the input is of a step that was released before."""
-
-    rows: int
-    last: str
-
-    def describe(self) -> str:
-        rows = "the only row is of a step" if self.rows == 1 else f"all {self.rows:,} rows are of steps"
-        return (
-            f"{rows} released before (up to that of {self.last}): is it an old file? late='next' counts late rows in"
-            " the next step, late='drop' leaves them out"
-        )
-
-
-class LooksLikeWholeLog(ReleaseRefused):
-    """The input holds the rows of released steps again, as many as were counted or more."""
-
-    message = (
-        "rows ({rows:,}) are of steps that were released before, and each step since that of {first} has as many as"
-        " were counted then: this looks like the whole log, but this stream takes new rows only, and would count them"
-        " again. Give new rows only; or late='drop' leaves old rows out; or late='next' counts them, if they are new"
-    )
-    rows: int
-    first: str
 
 
 class StepsWithoutRows(ReleaseRefused):

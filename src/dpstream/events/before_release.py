@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstream.errors import (
-    AllRowsLate,
     ClockWentBack,
-    LooksLikeWholeLog,
     StepsWithoutRows,
     StreamEnded,
     ThroughInsideStep,
@@ -39,8 +37,8 @@ def check_before_release(run: CountRun) -> None:
         If the last step to release is before one that was released.
     ThroughInsideStep
         If a step of several days would be released through a date inside it, into a store.
-    StreamEnded, AllRowsLate, LooksLikeWholeLog
-        If rows are of released steps and nobody said what is to become of them.
+    StreamEnded
+        If rows are late and there is no open step to count them in.
     StepsWithoutRows
         If there are such steps, and `options.gaps` is "refuse".
     """
@@ -89,39 +87,11 @@ def _check_end(run: CountRun, calendar: Calendar) -> None:
 
 def _check_late(run: CountRun, tally: TimeTally) -> None:
     assert tally.calendar is not None  # noqa: S101
-    seen, old = run.seen, tally.old
-    if not old or run.options.late == "drop":
-        return
-    tally.calendar.lay_out(seen + 1)
-    last = str(tally.calendar.shown(seen - 1, 1)[0]) if seen else f"before {tally.calendar.shown(0, 1)[0]}"
-    if seen >= tally.horizon:
+    seen = run.seen
+    if tally.old and run.options.late != "drop" and seen >= tally.horizon:
+        tally.calendar.lay_out(seen + 1)
+        last = str(tally.calendar.shown(seen - 1, 1)[0]) if seen else f"before {tally.calendar.shown(0, 1)[0]}"
         raise StreamEnded(name=run.options.name, horizon=tally.horizon, last=last)
-    if run.options.late is not None:
-        return
-    first = _looks_like_whole_log(run, tally)
-    if first is not None:
-        raise LooksLikeWholeLog(rows=old, first=str(tally.calendar.shown(first, 1)[0]))
-    if old == tally.rows:
-        raise AllRowsLate(rows=old, last=last)
-
-
-def _looks_like_whole_log(run: CountRun, tally: TimeTally) -> int | None:
-    """The first released step that has rows, if from there on all steps have at least what was counted then."""
-    assert run.store is not None  # noqa: S101
-    # Late rows may be those of the streams before, and names have no sums of steps to compare with.
-    if not run.seen or run.options.discovery is not None:
-        return None
-    given = tally.inputs(0, run.seen).reshape(run.seen, -1)
-    touched = given.any(axis=1)
-    if not touched.any():
-        return None
-    first = int(touched.argmax())
-    counted = run.store.true_data.inputs(run.options.name, first + 1, run.seen).reshape(run.seen - first, -1)
-    if not counted.any():
-        return None
-    # Amounts may be negative, so that more rows need not be more.
-    same = given[first:] == counted if run.options.measure.value is not None else given[first:] >= counted
-    return first if same.all() else None
 
 
 def steps_without_rows(run: CountRun) -> NDArray[np.int64]:

@@ -69,6 +69,7 @@ def count(
     total: bool = False,
     store: str | os.PathLike[str] | None = None,
     name: str | None = None,
+    batch: str | None = None,
     late: Late | None = None,
     gaps: Literal["warn", "refuse"] | None = None,
     whole_log: bool = False,
@@ -116,7 +117,10 @@ def count(
         Columns that are easier to read, beside each release; and the sum of all categories, as the category "total".
     store, name
         A file that remembers rows, releases and settings, and the stream's name in it. A stream that is there needs
-        no settings. Rows go into open steps first; a frame that is given again counts nothing twice.
+        no settings. Rows go into open steps first.
+    batch
+        With a store: a name of this frame's rows. A frame whose batch was counted before adds nothing: give the same
+        name when you try again. Without a name every frame counts, even if it is equal to an earlier one.
     late, gaps, whole_log
         With a store: what becomes of rows of released steps ("next": counted in the next one, "refuse", "drop"),
         whether steps without rows are released, and whether every frame is the whole log instead of new rows.
@@ -199,7 +203,7 @@ def count(
         settings |= {part: getattr(checked, part) for part in BUDGET if hasattr(checked, part)}
     run = CountRun.of(settings, "any")
     try:
-        run.take(_as_polars(frame, run.tally.columns))
+        run.take(_as_polars(frame, run.tally.columns), batch)
         run.open()
         for text, warning in found_before(run):
             if warning:

@@ -136,23 +136,17 @@ class CountRun:
         sources: Sequence[str],
         report: Callable[[int, int], object] = lambda _, __: None,
         note: Callable[[str], object] = lambda _: None,
+        batch: str | None = None,
     ) -> None:
         """Take the rows of files, or of standard input ("-"); see `Intake.read`."""
-        self.intake.read(sources, report, note)
-        self._forget_known_rows()
+        self.intake.read(sources, report, note, batch)
 
-    def take(self, frame: pl.DataFrame) -> None:
+    def take(self, frame: pl.DataFrame, batch: str | None = None) -> None:
         """Take the rows of a data frame."""
-        self.intake.take(frame)
+        self.intake.take(frame, batch)
 
-    def _is_known(self, digest: bytes) -> bool:
-        return isinstance(self.counter, DurableCounter) and self.counter.knows_batch(digest)
-
-    def _forget_known_rows(self) -> None:
-        """Begin anew, if a source that can be read only once turned out to have been counted before."""
-        if self.intake.to_forget:
-            self.intake.begin_anew(self._tally())
-            self._limit_people()
+    def _is_known(self, name: bytes, content: bytes) -> bool:
+        return isinstance(self.counter, DurableCounter) and self.counter.knows_batch(name, content)
 
     def _limit_people(self) -> None:
         """Limit the rows of each person, those of earlier runs included."""
@@ -337,11 +331,9 @@ class CountRun:
         assert isinstance(self.counter, DurableCounter)  # noqa: S101
         assert isinstance(self.tally, TimeTally)  # noqa: S101
         parts, self.tally.parts = self.tally.parts, []
-        for part, digest in zip(parts, self.intake.take_digests(), strict=True):
+        for part, named in zip(parts, self.intake.take_names(), strict=True):
             self.waiting += int(part.rows[max(self.closed - part.first, 0) :].sum())
-            # A file without rows is not remembered, since tomorrow's may be the same; but it is a commit like others:
-            # the file of the store may not show that there were none.
-            name = digest if part.rows.any() else None
+            name, content = named or (None, b"")
             with said_by_steps(part.first, len(part.tallies)):
                 self.counter.ingest(
                     part.first + 1,
@@ -350,6 +342,7 @@ class CountRun:
                     rows=part.rows,
                     contributions=self._fingerprinted(part.contributions),
                     batch=name,
+                    content=content,
                 )
 
     def rows_waiting(self, first: int, last: int) -> NDArray[np.int64]:

@@ -53,8 +53,8 @@ class DiscoveryRun(CountRun):
         """The releases of a run without a store, if they are kept."""
         return []
 
-    def _is_known(self, digest: bytes) -> bool:
-        return isinstance(self.counter, DurableNames) and self.counter.knows_batch(digest)
+    def _is_known(self, name: bytes, content: bytes) -> bool:
+        return isinstance(self.counter, DurableNames) and self.counter.knows_batch(name, content)
 
     def _limit_people(self) -> None:
         """Tell the tally whose names are whose; how many count is limited where they are counted."""
@@ -117,14 +117,11 @@ class DiscoveryRun(CountRun):
         assert isinstance(self.counter, DurableNames)  # noqa: S101
         assert isinstance(self.tally, TimeTally)  # noqa: S101
         parts, self.tally.parts = self.tally.parts, []
-        for part, digest in zip(parts, self.intake.take_digests(), strict=True):
+        for part, named in zip(parts, self.intake.take_names(), strict=True):
             self.waiting += int(part.rows[max(self.closed - part.first, 0) :].sum())
-            events = part.contributions
-            # Of a file without rows: see `CountRun.ingest`.
-            name = digest if part.rows.any() else None
-            self.counter.ingest(
-                events["step"].to_numpy() + 1, events["user"].to_list(), events["name"].to_list(), batch=name
-            )
+            events, (name, content) = part.contributions, named or (None, b"")
+            steps, users, names = events["step"].to_numpy() + 1, events["user"].to_list(), events["name"].to_list()
+            self.counter.ingest(steps, users, names, batch=name, content=content)
 
     def release_names(self, closed: int) -> Iterator[list[NamedRelease]]:
         """Release the steps up to `closed`, piece by piece. Steps of a store are durable when they come out of here."""

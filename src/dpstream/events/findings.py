@@ -144,7 +144,7 @@ def found_afterwards(run: CountRun) -> Iterator[Finding]:
     """Yield what is to be said after the releases: what was left out, moved, or counted otherwise than it stands."""
     tally = run.tally
     for source in run.known:
-        yield Finding(f"{source} was counted before (its content is the same): nothing of it was counted again.")
+        yield Finding(f"{source} was counted before: nothing of it was counted again.")
     if tally.filter.outside:
         are = "is" if tally.filter.outside == 1 else "are"
         yield Finding(f"{number(tally.filter.outside, 'row')} {are} not of `where`.", warning=False)

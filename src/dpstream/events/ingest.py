@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from dpstream.errors import (
     BatchConflict,
     DpstreamError,
-    InputOutOfBound,
     InvalidArgument,
     StepsWithoutRows,
     StoreError,
     StreamEnded,
     StreamUnknown,
+    TooManyPeople,
 )
 from dpstream.events.before_release import steps_in_words
 from dpstream.events.calendar import Calendar, parse_moment
@@ -28,7 +28,7 @@ from dpstream.events.count_options import CountOptions
 from dpstream.events.kept_stream import kept_settings, series_start, stream_named, stream_settings
 from dpstream.events.last_step import steps_ended
 from dpstream.events.people import CONTRIBUTIONS, People
-from dpstream.events.step_sizes import check_parts, said_by_steps
+from dpstream.events.step_sizes import check_parts
 from dpstream.events.table import Table, check_columns
 from dpstream.events.tally import FARTHEST, Part, TimeTally
 from dpstream.release.contribution_limit import ContributionLimit
@@ -78,6 +78,13 @@ class Taken:
     left_out: int = 0
     clipped: int = 0
     error: DpstreamError | None = None
+
+
+class _Group(NamedTuple):
+    """Batches that were added up together, and what they add."""
+
+    names: list[bytes]
+    part: Part
 
 
 class StreamIngest:
@@ -241,31 +248,17 @@ class StreamIngest:
 
     def _take_new(self, batches: dict[bytes, Batch], present: int) -> dict[bytes, Taken]:
         """Take batches that are not in the store."""
-        parts, found = self._added_up(batches, present, limited=False)
+        groups, found = self._grouped(batches, present)
+        parts = [group.part for group in groups]
         if self._options.user is not None:
-            # Whoever is in a batch that is refused for its rows was not counted: that is known by now.
-            good = {name: batch for name, batch in batches.items() if found[name].new}
-            parts, more = self._added_up(good, present, limited=True)
-            found |= more
+            parts, refused = self._limited([[batches[name] for name in group.names] for group in groups], present)
+            found |= {batch.name: replace(found[batch.name], new=False, error=error) for batch, error in refused}
         names = [(name, batch.content) for name, batch in batches.items() if found[name].new]
-        try:
-            self._commit(parts, names, present)
-        except StoreError:
-            raise
-        except DpstreamError as error:
-            # Together, or with what is in the store, they are too much for a step: one by one, to find which.
-            self._limit = None
-            if len(names) == 1:
-                ((name, _),) = names
-                return found | {name: replace(found[name], new=False, error=error)}
-            for name, _ in names:
-                found |= self._take_new({name: batches[name]}, present)
+        self._commit(parts, names, present)
         return found
 
-    def _added_up(
-        self, batches: dict[bytes, Batch], present: int, *, limited: bool
-    ) -> tuple[list[Part], dict[bytes, Taken]]:
-        """Add up the rows of batches; return what those add that are not refused, and what is said of all.
+    def _grouped(self, batches: dict[bytes, Batch], present: int) -> tuple[list[_Group], dict[bytes, Taken]]:
+        """Add up the rows of batches, nobody limited; return those that are not refused, and what is said of all.
 
         All of them together, because a hundred small frames take a hundred times as long as one; and where one of them
         is refused, or needs a closer look, each half of them by itself.
@@ -274,23 +267,38 @@ class StreamIngest:
             return [], {}
         names = list(batches)
         try:
-            part, taken = self._added_together(list(batches.values()), present, limited=limited)
+            part, taken = self._added_together(list(batches.values()), present, self._tally())
         except StoreError:
             raise
         except DpstreamError as error:
             if len(names) == 1:
                 return [], {names[0]: Taken(False, batches[names[0]].frame.height, error=error)}
             middle = len(names) // 2
-            halves = [
-                self._added_up({name: batches[name] for name in half}, present, limited=limited)
+            (left, said), (right, also_said) = (
+                self._grouped({name: batches[name] for name in half}, present)
                 for half in (names[:middle], names[middle:])
-            ]
-            return halves[0][0] + halves[1][0], halves[0][1] | halves[1][1]
-        return [part], dict(zip(names, taken, strict=True))
+            )
+            return left + right, said | also_said
+        return [_Group(names, part)], dict(zip(names, taken, strict=True))
 
-    def _added_together(self, batches: list[Batch], present: int, *, limited: bool) -> tuple[Part, list[Taken]]:
+    def _limited(self, groups: list[list[Batch]], present: int) -> tuple[list[Part], list[tuple[Batch, TooManyPeople]]]:
+        """Add up the rows of batches that are not refused, of each person up to the limit.
+
+        Asking counts, so it is asked for each row once: groups that were added up before need no second try. Returns
+        what they add, and the batches for whose people there is no room.
+        """
+        parts: list[Part] = []
+        for i, group in enumerate(groups):
+            try:
+                parts.append(self._added_together(group, present, self._tally(limited=True))[0])
+            except TooManyPeople as error:
+                self._limit = None  # it may know of rows that are not in the store
+                return parts, [(batch, error) for later in groups[i:] for batch in later]
+        return parts, []
+
+    def _added_together(self, batches: list[Batch], present: int, tally: TimeTally) -> tuple[Part, list[Taken]]:
         """Add up the rows of batches in one go; raise if any of them is refused, or if they cannot be told apart."""
-        done, tally = self._counter.t, self._tally(limited=limited)
+        done = self._counter.t
         if self._counter.remaining == 0:
             self._calendar.lay_out(done)
             raise StreamEnded(name=self._options.name, horizon=done, last=str(self._calendar.shown(done - 1, 1)[0]))
@@ -344,25 +352,22 @@ class StreamIngest:
             each = pl.concat([CONTRIBUTIONS.to_frame(), *(part.contributions for part in parts)])
             each = each.group_by("user").agg(pl.col("rows").sum())
             contributions = limit.fingerprints(each["user"].to_list()), each["rows"].cast(pl.Int64).to_numpy()
-        with said_by_steps(done, len(tallies)):
-            self._counter.ingest_batches(
-                done + 1,
-                tallies,
-                through=present,
-                batches=names,
-                places=self._places,
-                kept=self._kept,
-                rows=rows,
-                contributions=contributions,
-            )
+        self._counter.ingest_batches(
+            done + 1,
+            tallies,
+            through=present,
+            batches=names,
+            places=self._places,
+            kept=self._kept,
+            rows=rows,
+            contributions=contributions,
+        )
 
 
 def _total(parts: list[NDArray[np.int64]], shape: tuple[int, ...]) -> NDArray[np.int64]:
     """Add up what several batches add to the same steps; those of some go further than those of others."""
     total = np.zeros((max(map(len, parts), default=0), *shape), dtype=np.int64)
-    largest = [int(np.abs(part).max(initial=0)) for part in parts]
-    if sum(largest) > FARTHEST:  # of whole numbers without limits: what follows cannot pass 2^63 unseen
-        raise InputOutOfBound(given=sum(largest), least=-FARTHEST, most=FARTHEST, what="every entry of a step's total")
     for part in parts:
-        total[: len(part)] += part
+        # Every part and every sum of two is below 2^63; what a step may not hold is cut off in the store as well.
+        total[: len(part)] = np.clip(total[: len(part)] + part, -FARTHEST, FARTHEST)
     return total

@@ -309,7 +309,7 @@ class OpenCounter:
     @in_turn
     def _add(self, step: StepOfNames, people: StepOfNames) -> dict[str, int]:
         self._enter(by_events=False)
-        return self._sums.release(step, people)
+        return self._sums.release(step, people, check=True)
 
     def fresh(self, key: bytes | None = None) -> OpenCounter:
         """Return a counter with the same settings and its own key, from step 1. It spends a budget of its own."""

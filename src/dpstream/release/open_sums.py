@@ -191,14 +191,18 @@ class OpenSums:
             rows.append(noise.tags(new), after=t)
         self.index.update({name: first + i for i, name in enumerate(new)})
 
-    def release(self, step: StepOfNames, people: StepOfNames) -> dict[str, int]:
-        """Add a step's counts, and how many people brought each name for the first time; return what is released."""
+    def release(self, step: StepOfNames, people: StepOfNames, *, check: bool = False) -> dict[str, int]:
+        """Add a step's counts, and how many people brought each name for the first time; return what is released.
+
+        `check`: refuse counts that do not fit the people. Only what a caller has counted is checked: of events that
+        come out of step order, a person is new in the step of the first one that came.
+        """
         state, settings = self._state, self._settings
         self.meet({**step.new, **people.new})
         t = state.t + 1
         counts = self._added(state.counts, step)
         brought = self._added(state.people, people) if settings.splits else counts
-        if settings.splits:
+        if check and settings.splits:
             self._check_people(counts, brought)
         noisy = counts + self._rows.at(t)
         chosen_by = noisy if self._people_rows is None else brought + self._people_rows[1].at(t)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import ApproxDP
-from dpstream.errors import HorizonExceeded, InvalidArgument, NameCountOutOfBound, StepClosed, StoreError
+from dpstream.errors import BatchConflict, HorizonExceeded, InvalidArgument, NameCountOutOfBound, StepClosed, StoreError
 from dpstream.mechanisms.base import Mechanism
 from dpstream.release.error_bars import Estimate
 from dpstream.release.name_limit import NameLimit
@@ -171,11 +171,17 @@ class DurableNames(LeasedStream):
 
     # -- ingesting ----------------------------------------------------------------------------------------------------
 
-    def knows_batch(self, batch: bytes) -> bool:
-        """Return whether this batch is among the last 4,096 that were ingested."""
-        digest = self._seals.batch_digest(check_batch(batch))
+    def knows_batch(self, batch: bytes, content: bytes = b"") -> bool:
+        """Return whether this batch is among the last 4,096 that were ingested.
+
+        Raises
+        ------
+        BatchConflict
+            If a batch of this name is, with another content.
+        """
+        digest = self._seals.batch_digest(check_batch(batch), content)
         with self._files.turn():
-            return digest in self._current().batches
+            return _is_among(digest, self._current().batches)
 
     def ingest(
         self,
@@ -184,6 +190,7 @@ class DurableNames(LeasedStream):
         names: Sequence[str],
         *,
         batch: bytes | None = None,
+        content: bytes = b"",
     ) -> Ingested:
         """Count events in open steps, in one commit with who was counted; nothing is released.
 
@@ -195,12 +202,14 @@ class DurableNames(LeasedStream):
         steps, people, names
             The step of each event, counted from 1, who it is about, and what was brought. Steps are open up to the
             last one there will be.
-        batch
-            A name of what is ingested, at most 1,024 bytes: a digest of the file, or a key of the caller's own. A batch
-            among the last 4,096 that were ingested adds nothing, whatever else is given. None: it is not recognised.
+        batch, content
+            A name of what is ingested, at most 1,024 bytes: that of the file, or a key of the caller's own; and a
+            digest of what it holds. A batch among the last 4,096 adds nothing. None: it is not recognised.
 
         Raises
         ------
+        BatchConflict
+            If a batch of this name was ingested with another content.
         StepClosed, HorizonExceeded
             If a step is released already, or after the last one.
         InvalidArgument, InputTypeError
@@ -216,10 +225,10 @@ class DurableNames(LeasedStream):
             raise InvalidArgument(
                 "steps, people, names", (len(when), len(people), len(spelled)), "as many of the one as of the others"
             )
-        digest = None if batch is None else self._seals.batch_digest(check_batch(batch))
+        digest = None if batch is None else self._seals.batch_digest(check_batch(batch), content)
         with self._files.turn():
             live, row = self._current(), self._lease.row
-            if digest in live.batches:
+            if digest is not None and _is_among(digest, live.batches):
                 return Ingested(False, row.t + 1, self.horizon)
             if when.size and int(when.min()) <= row.t:
                 raise StepClosed(step=int(when.min()), first_open=row.t + 1)
@@ -382,6 +391,16 @@ class DurableNames(LeasedStream):
     def _released(self, first: int, last: int) -> Iterator[NamedRelease]:
         database = self._files.database
         return read_named_releases(database.rows, self._lease.row, last, str(database.path), self._seals, first)
+
+
+def _is_among(digest: bytes, known: Sequence[bytes]) -> bool:
+    """Return whether this batch is among them; refuse one of the same name with another content."""
+    if digest in known:
+        return True
+    half = len(digest) // 2  # the first half is of the name alone
+    if any(one[:half] == digest[:half] for one in known):
+        raise BatchConflict
+    return False
 
 
 def _checked_steps(steps: ArrayLike) -> NDArray[np.int64]:

@@ -113,6 +113,7 @@ class DurableCounter(DurableStream[Counter[Any]]):
         rows: ArrayLike | None = None,
         contributions: Contributions | None = None,
         batch: bytes | None = None,
+        content: bytes = b"",
     ) -> Ingested:
         """Add what rows count to open steps, in one commit with who was counted; nothing is released.
 
@@ -132,20 +133,26 @@ class DurableCounter(DurableStream[Counter[Any]]):
             each step whose tallies are not all 0.
         contributions
             Where `rows_per_person` limits the rows of a person: who is counted in these tallies; see `extend`.
-        batch
-            A name of what is ingested, at most 1,024 bytes: a digest of the file, or a key of the caller's own. A batch
-            that `knows_batch` knows adds nothing, whatever else is given. None: it is not recognised.
+        batch, content
+            A name of what is ingested, at most 1,024 bytes: that of the file, or a key of the caller's own; and a
+            digest of what it holds. A batch that `knows_batch` knows adds nothing. None: it is not recognised.
+
+        A step holds at most what `settings.input_range` says: what goes beyond is cut off. A refusal would tell one
+        sender what the others have sent.
 
         Raises
         ------
         StepClosed, StepTooFar, HorizonExceeded
             If a step is released already, or too far ahead.
+        BatchConflict
+            If a batch of this name was ingested with another content.
         InputOutOfBound
-            If a step would add up to more than the stream accepts.
+            If these tallies, by themselves, are more than a step may hold.
         InvalidArgument, TooManyPeople
             As in `extend`. Whatever is raised here or above, nothing changes.
         """
-        digests = [] if batch is None else [self._seals.batch_digest(check_batch(batch))]
+        digests = [] if batch is None else [self._seals.batch_digest(check_batch(batch), content)]
+        self._settings.check_rows(tallies)
         with self._files.turn():
             self._current()
             row = self._lease.row

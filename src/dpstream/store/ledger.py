@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpstream.arguments import check_whole
-from dpstream.errors import HorizonExceeded, InputOutOfBound, InvalidArgument, StepClosed, StepTooFar
+from dpstream.errors import HorizonExceeded, InvalidArgument, StepClosed, StepTooFar
 from dpstream.release.integer_inputs import check_integer_rows, check_numbers
 from dpstream.release.settings import StreamSettings
 from dpstream.store.batch_memory import read_memory
@@ -133,19 +133,17 @@ def check_tallies(
 
 
 def add_tallies(table: NDArray[np.int64], first: int, more: NDArray[np.int64], settings: StreamSettings) -> None:
-    """Add to the steps of `table`, whose first is step `first` of it; refuse what a step may not hold.
+    """Add to the steps of `table`, whose first is step `first` of it; what a step may not hold is cut off.
 
-    Raises
-    ------
-    InputOutOfBound
-        If a step would add up to more than it may.
+    Cutting off moves nobody's share by more than it was, and a refusal would depend on what others have sent.
     """
+    least, most = settings.input_range
     before = table[first : first + len(more)]
-    total = before + more  # sums that do not fit wrap, and are found by their sign
-    if (((before ^ total) & (more ^ total)) < 0).any():
-        least, most = settings.input_range
-        raise InputOutOfBound(given=int(more.max()), least=least, most=most, what="every entry of a step's total")
-    settings.check_rows(total[:, :-1].reshape(len(total), *settings.shape))
+    total = before + more
+    # Sums of 64 bits that do not fit wrap, and are found by their sign.
+    wrapped = ((before ^ total) & (more ^ total)) < 0
+    total[wrapped] = np.where(more > 0, most, least)[wrapped]
+    np.clip(total[:, :-1], least, most, out=total[:, :-1])
     table[first : first + len(more)] = total
 
 
