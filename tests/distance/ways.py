@@ -4,7 +4,9 @@ The budget is so large that there is no noise: releases are the true totals. So 
 """
 
 import contextlib
+import csv
 import datetime as dt
+import io
 import json
 import os
 import shutil
@@ -12,14 +14,17 @@ import tempfile
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 from unittest import mock
 
 import polars as pl
+from typer.testing import CliRunner
 
 import dpstream as dp
 from dpstream.distance import Append, Close, Outcome, WayIn
 from dpstream.errors import CountWarning, DpstreamError
 from dpstream.events.ingest import Batch, StreamIngest
+from tests.cli.test_count import only_count
 
 #: σ is below 10^-6 of a row: what is released is the truth.
 EXACT = dp.zcdp(rho=1e13)
@@ -94,7 +99,7 @@ class Counted(WayIn):
     """What the ways of `count` have in common: what is counted, and how rows of a kind are treated."""
 
     #: Settings that name the parts of a count, and what they promise.
-    VARIANTS = {
+    VARIANTS: ClassVar = {
         "rows": ({}, {"most": 1}),
         "wards": (
             {"by": "ward", "categories": WARDS, "undeclared": "other", "where": ["note=yes"], "missing": "skip"},
@@ -208,7 +213,7 @@ class StoredFrames(Frames):
             self.give(home, pl.DataFrame(self.shown_first(), schema=frame_of(()).schema, orient="row"), first=True)
             for act in acts:
                 if isinstance(act, Append):
-                    made = self.append(home, act, BEFORE and closes and day(closes[-1][-1][0]) or None)
+                    made = self.append(home, act, (BEFORE and closes and day(closes[-1][-1][0])) or None)
                     assert not made, "an append released something"
                 elif isinstance(act, Close):
                     rows = self.give(home, frame_of(()), through=day(act.through))
@@ -217,10 +222,10 @@ class StoredFrames(Frames):
             return self.outcome(released, {"releases": tuple(closes), "files": tuple(sorted(os.listdir(home)))})
 
     def append(self, home, act, through=None):
-        try:
-            return self.give(home, frame_of(act.rows), through=through)
-        except DpstreamError:
-            return self.give(home, frame_of(readable(act.rows)), through=through)
+        for rows in (act.rows, readable(act.rows)):
+            with contextlib.suppress(DpstreamError):
+                return self.give(home, frame_of(rows), through=through)
+        return []  # refused for another reason than its rows: that others' rows do not count will show
 
     def give(self, home, frame, *, first=False, through=None, **more):
         settings = self.arguments() | {"until": self.end} if first else {}
@@ -304,3 +309,101 @@ def released_rows(store):
         for step, row in enumerate(wide.tolist(), start=1)
         for name, value in zip(columns, row, strict=True)
     ]
+
+
+class CommandLine(Counted):
+    """`dpstream count FILE... --store`: a file for each batch, those between two closes in one command."""
+
+    batches, closes = 4, 3
+    restarts = False  # every command is a process of its own, but for its start-up
+    form = "csv"
+
+    def run(self, acts):
+        with folder() as home:
+            first = self.written(home, "first", ())
+            said = [self.command(first, *self.options(), "--from", START, "--until", self.end, home=home)]
+            released, waiting = [], []
+            for act in acts:
+                if isinstance(act, Append):
+                    waiting.append(act)
+                    continue
+                if waiting:
+                    said.append(self.append(home, waiting))
+                    waiting = []
+                done = self.command("--through", day(act.through), home=home, stdin=frame_of(()).write_csv())
+                said.append(done)
+                released += csv.DictReader(io.StringIO(done.stdout))
+            # What waits is said on standard error, to the owner; standard output is what people publish.
+            outputs = tuple(public(csv.DictReader(io.StringIO(one.stdout))) for one in said if one.stdout.strip())
+            seen = {"outputs": tuple(filter(None, outputs)), "files": self.files(home)}
+            return self.outcome(released, seen | {"exit status": max(one.exit_code for one in said)})
+
+    def files(self, home):
+        return tuple(sorted(name for name in os.listdir(home) if name.startswith("counts.db")))
+
+    def append(self, home, acts):
+        """Give all files in one command; if it is refused, those that can be read, without the rows that cannot."""
+        closed = ("--through", self.closed(home)) if BEFORE and self.closed(home) else ()
+        done = self.command(*(self.written(home, act.batch, act.rows) for act in acts), *closed, home=home)
+        if done.exit_code:
+            files = [self.written(home, f"{act.batch}-mended", readable(act.rows)) for act in acts]
+            done = self.command(*files, *closed, home=home)
+        return done
+
+    def closed(self, home):
+        with dp.Store(home / "counts.db") as store:
+            (info,) = store.streams()
+            return day(info.t) if info.t else None
+
+    def written(self, home, name, rows):
+        path = home / f"{name}.{self.form}"
+        frame = frame_of(rows)
+        if name == "first":
+            frame = frame.vstack(pl.DataFrame(self.shown_first(), schema=frame.schema, orient="row"))
+        if self.form == "csv":
+            frame.write_csv(path)
+        elif self.form == "parquet":
+            frame.write_parquet(path)
+        else:
+            frame.write_excel(path)
+        return path
+
+    def options(self):
+        budget = ("--epsilon", 1e7, "--delta", 1e-3) if self.variant == "names" else ("--rho", 1e13)
+        given = []
+        for name, value in self.settings.items():
+            option = "--" + {"categories": "values"}.get(name, name).replace("_", "-")
+            if value is True:
+                given.append(option)
+            elif name == "where":
+                given += [part for one in value for part in (option, one)]
+            else:
+                given += [option, ",".join(value) if isinstance(value, tuple) else value]
+        return [*budget, *given]
+
+    def command(self, *arguments, home, stdin=None):
+        arguments = [*map(str, arguments), "--store", str(home / "counts.db"), "--as", "csv"]
+        return CliRunner().invoke(only_count, ["count", *arguments], input=stdin)
+
+
+class ParquetFiles(CommandLine):
+    form = "parquet"
+
+
+class Workbooks(CommandLine):
+    form = "xlsx"
+
+
+class StandardInput(CommandLine):
+    """`dpstream count - --store`: every batch by a pipe, under no name."""
+
+    retries = False  # without --batch, what is given twice counts twice
+
+    def append(self, home, acts):
+        closed = ("--through", self.closed(home)) if BEFORE and self.closed(home) else ()
+        for act in acts:
+            for rows in (act.rows, readable(act.rows)):
+                done = self.command("-", *closed, home=home, stdin=frame_of(rows).write_csv())
+                if not done.exit_code:
+                    break
+        return done
