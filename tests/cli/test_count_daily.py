@@ -172,14 +172,6 @@ def test_rows_far_ahead_are_refused_before_anything_is_written(folder):  # noqa:
     assert count(folder / "log.csv", *begin, "--through", "2027-11-28").exit_code == 0
 
 
-def test_a_stream_of_files_cannot_be_followed(stream):
-    result = count("--follow", "--store", stream.store, input="when\n2026-01-03\n2026-01-04\n")
-    refused(
-        result, "the stream 'count' was begun with files, whose rows wait in open steps until they are released: it"
-    )
-    untouched(stream)
-
-
 # -- the same file again ------------------------------------------------------------------------------------------
 
 

@@ -240,7 +240,6 @@ REFUSED = {
         "neighbours must be 'add-remove', 'replace' or 'replace-anywhere'",
     ),
     "form": (GOOD, (*USUAL, "--as", "xml"), "--as must be one of csv, json, jsonl, parquet, table"),
-    "follow a file": (GOOD, (*USUAL, "--follow"), "--follow must be for standard input and output"),
     "far away": (
         "when\n2026-01-01\n9990-01-01\n",
         (*DAILY, *RHO, "--unbounded", "--every", "1s"),
@@ -286,7 +285,7 @@ def test_refused(here, case):
     if content is not None:
         (here / "log.csv").write_bytes(content.encode() if isinstance(content, str) else content)
     before = before_and_after(here)
-    where = () if "--follow" in options else ("--output", "out.csv", "--plot", "out.png")
+    where = ("--output", "out.csv", "--plot", "out.png")
     if case != "order":  # which a store does not ask for
         refused(count("log.csv", *options, "--store", "s.db", *where), message)
     refused(count("log.csv", *options), message)
@@ -370,6 +369,13 @@ def test_files_that_cannot_be_written(here):
 
 def test_standard_input_that_is_nothing():
     refused(count(*USUAL, input=""), "standard input: is empty")
-    refused(count(*USUAL, "--follow", input=""), "standard input: is empty")
-    refused(count(*USUAL, "--follow", "--as", "parquet", input=GOOD), "--as must be csv or jsonl with --follow")
     refused(count(*USUAL, "--report-dropped", "1", input=GOOD), "--report-dropped must be used with --user")
+
+
+@pytest.mark.parametrize("option", ["--follow"])
+def test_options_that_are_gone(here, option):
+    """One person's row decided with them what became of everybody else's."""
+    (here / "log.csv").write_text(GOOD)
+    result = count("log.csv", *USUAL, option)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"No such option: {option}" in result.stderr

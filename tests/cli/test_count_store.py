@@ -336,7 +336,7 @@ def test_rows_that_came_after_the_check_are_checked(folder):
         dp.zcdp(8),
         time="when",
         start="2026-01-01",
-        order="any",
+        any_order=True,
         horizon=2**20,
     )
     run = CountRun(options)

@@ -369,15 +369,6 @@ def count(
             rich_help_panel=WRITE,
         ),
     ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow",
-            help="Keep reading standard input; release a step when a row of a later one arrives or, with --through"
-            " now, when it has ended by the clock.",
-            rich_help_panel=WRITE,
-        ),
-    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print releases, warnings and errors only.", rich_help_panel=WRITE)
     ] = False,

@@ -185,6 +185,7 @@ def count(
         "time_format": time_format,
         "time_zone": time_zone,
         "decimal": decimal,
+        "any_order": True,
         "non_negative": non_negative or None,
         "monotone": monotone or None,
         "total": total or None,
@@ -197,7 +198,7 @@ def count(
     if budget is not None:
         checked = check_budget(budget)
         settings |= {part: getattr(checked, part) for part in BUDGET if hasattr(checked, part)}
-    run = CountRun.of(settings, "any")
+    run = CountRun.of(settings)
     try:
         run.take(_as_polars(frame, run.tally.columns))
         run.open()

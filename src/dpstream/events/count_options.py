@@ -22,7 +22,7 @@ from dpstream.events.last_step import last_step
 from dpstream.events.measure import Measure
 from dpstream.events.release_table import TOTAL
 from dpstream.events.row_rules import RowFilter, RowRules
-from dpstream.events.tally import Late, Order, RowTally, TimeTally
+from dpstream.events.tally import Late, RowTally, TimeTally
 from dpstream.events.timestamps import Timestamps
 from dpstream.events.windows import Window, windows_of
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
@@ -64,8 +64,8 @@ class CountOptions:
         with `until` the last step that has ended by the clock; else the last row's step.
     horizon, until
         How many steps there will ever be, or the date of the last; None and None: there is no last step.
-    order
-        See `Order`.
+    any_order
+        Whether rows come in any order; with a store they do.
     late
         With a store: what becomes of rows whose steps were released before, see `Late`. None: "next", but an input that
         looks like an old file, or like the whole log, is refused.
@@ -98,7 +98,7 @@ class CountOptions:
     through: str | None = None
     horizon: int | None = None
     until: str | None = None
-    order: Order = "sorted"
+    any_order: bool = False
     late: Late | None = None
     gaps: Literal["warn", "refuse"] = "warn"
     whole_log: bool = False
@@ -134,15 +134,13 @@ class CountOptions:
             )
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], order: Order | None = None) -> CountOptions:
+    def of(cls, settings: Mapping[str, Any]) -> CountOptions:
         """Check settings by name (see `count_settings`) and return what they mean.
 
         Parameters
         ----------
         settings
             Those that were given; what is not there, or None, has its default.
-        order
-            In which order rows come, if it is not for the settings to say.
 
         Raises
         ------
@@ -178,7 +176,7 @@ class CountOptions:
             # Without a store there is no other run: the last step to release is the last there is.
             until=given.get("until") if any(end in given for end in ENDS) else given.get("through"),
             # Files of a day hold late rows, in whatever order they came.
-            order=order or ("any" if given.get("any_order") or given.get("store") else "sorted"),
+            any_order=bool(given.get("any_order") or given.get("store")),
             late=_one_of("late", given.get("late"), ("next", "refuse", "drop")),
             gaps=_one_of("gaps", given.get("gaps", "warn"), ("warn", "refuse")),
             whole_log=bool(given.get("whole_log")),
@@ -201,7 +199,7 @@ class CountOptions:
     @property
     def end(self) -> str | None:
         """Which step is the last to be released, in the words of `through`; None: the data decide."""
-        if self.through is not None or self.time is None or self.order == "late":
+        if self.through is not None or self.time is None:
             return self.through
         return "now" if self.store is not None or self.until is not None else None
 
@@ -252,8 +250,8 @@ class CountOptions:
             start=calendar or start,
             until=None if self.until is None else parse_moment("until", self.until, zone, end_of_day=True),
             # A step that is open until it is closed takes rows until then.
-            through=None if self.order == "open" or in_ledger else through,
-            order=self.order,
+            through=None if in_ledger else through,
+            any_order=self.any_order,
             seen=seen,
             row_filter=self.row_filter(),
             late=(self.late or "next") if in_ledger else "drop",

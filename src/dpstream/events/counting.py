@@ -36,7 +36,7 @@ from dpstream.events.people import People
 from dpstream.events.released import Released
 from dpstream.events.run_table import RunTable
 from dpstream.events.step_sizes import check_parts, check_steps, said_by_steps
-from dpstream.events.tally import Order, RowTally, TimeTally
+from dpstream.events.tally import RowTally, TimeTally
 from dpstream.events.timestamps import Timestamps
 from dpstream.events.windows import fitting_lengths
 from dpstream.mechanisms.base import Mechanism
@@ -60,8 +60,8 @@ class CountRun:
     """One run: `read` takes the rows, `open` makes the counter, `ingest` keeps them, `frames` gives the releases.
 
     With a store, rows go into open steps (`ingest`: one commit for each file, with who was counted and the file's
-    digest), and steps are then released in order. Where rows come again in every run (the whole log, rows as steps) or
-    without end, they are counted and released in one commit instead.
+    digest), and steps are then released in order. Where rows come again in every run (the whole log, rows as steps)
+    they are counted and released in one commit instead.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class CountRun:
         if info is not None:
             check_same(info.name, fixed(kept), fixed(self.options.kept()))
         self.first_from_data = options.time is not None and self.options.start is None
-        one_act = options.time is None or options.whole_log or options.order in ("late", "open")
+        one_act = options.time is None or options.whole_log
         self.in_ledger = options.store is not None and not one_act
         if one_act and info is not None and info.t and info.position == info.t:
             raise StreamHasOpenSteps(name=info.name)  # steps that were ingested have positions from 1 on
@@ -169,12 +169,12 @@ class CountRun:
         self.tally.people = People(options.user, limit, remember=options.store is not None, fold_case=options.fold_case)
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], order: Order | None = None) -> CountRun:
+    def of(cls, settings: Mapping[str, Any]) -> CountRun:
         """Begin a run from settings by name; what is not given comes from the stream in the store, if it is there.
 
         Parameters
         ----------
-        settings, order
+        settings
             See `CountOptions.of`. Without a name it is the only stream of the store.
 
         Raises
@@ -187,12 +187,12 @@ class CountRun:
         given = {name: value for name, value in settings.items() if value is not None}
         store = store_at(None if given.get("store") is None else Path(given["store"]))
         if store is None:
-            return cls._made(CountOptions.of(given, order))
+            return cls._made(CountOptions.of(given))
         try:
             given["name"] = given.get("name") or only_stream(store)
             info = stream_named(store, given["name"])
             stored = {} if info is None else stream_settings(store, info)
-            return cls._made(CountOptions.of(continued(given, stored), order), store)
+            return cls._made(CountOptions.of(continued(given, stored)), store)
         except BaseException:
             store.close()
             raise

@@ -54,12 +54,7 @@ def found_before(run: CountRun) -> Iterator[Finding]:
             f"the first step ({tally.calendar.shown(0, 1)[0]}) was taken from the data: it shows when the first person"
             " came. `start` avoids that."
         )
-    if options.order == "late":
-        yield Finding(
-            "steps are released when a row of a later one arrives: when releases appear and how many there are shows"
-            " when people came. through='now' lets the clock close steps."
-        )
-    elif run.last_from_data and tally.steps:
+    if run.last_from_data and tally.steps:
         yield Finding(
             f"the last step ({tally.calendar.shown(tally.steps - 1, 1)[0]}) was taken from the data: it shows when the"
             " last person came. `through` avoids that."
@@ -72,7 +67,7 @@ def found_before(run: CountRun) -> Iterator[Finding]:
             " such as time_zone='Europe/Vienna'.",
             warning=False,
         )
-    if options.store is not None and options.order not in ("late", "open"):
+    if options.store is not None:
         yield from _gaps(run, tally)
     yield from _end(run, tally)
 
@@ -169,8 +164,6 @@ def _rows_elsewhere(run: CountRun, tally: TimeTally) -> Iterator[Finding]:
         yield _late(run, tally)
     elif tally.old:
         yield from _old(run)
-    if tally.late:
-        yield Finding(f"{number(tally.late, 'row')} came too late, for steps already released, and were not counted.")
     if tally.before:
         were = "was" if tally.before == 1 else "were"
         yield Finding(f"{number(tally.before, 'row')} from before the first step {were} not counted.")

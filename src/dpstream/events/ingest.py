@@ -117,7 +117,7 @@ class StreamIngest:
         if not said.get("time") or "start" not in said or said.get("whole_log"):
             raise InvalidArgument("name", name, "a stream of dated rows, begun by dpstream count without --whole-log")
         self._store = store
-        self._options = CountOptions.of(stream_settings(store, info) | {"store": store.path, "name": name}, "any")
+        self._options = CountOptions.of(stream_settings(store, info) | {"store": store.path, "name": name})
         self._calendar = Calendar(self._options.every, parse_moment("start", said["start"], self._options.time_zone))
         self._series_start = series_start(store, info)
         people = {} if info.people is None else {"people": info.people}

@@ -19,13 +19,10 @@ from dpstream.events.row_rules import RowFilter, RowRules
 from dpstream.events.tables import Table
 from dpstream.events.timestamps import Timestamps
 
-__all__ = ["Late", "Order", "Part", "RowTally", "Tally", "TimeTally"]
+__all__ = ["Late", "Part", "RowTally", "Tally", "TimeTally"]
 
 #: Far above what a step may hold, far enough below 2^63 that one more table cannot pass it unseen.
 FARTHEST = 1 << 61
-#: "sorted": a row of an earlier step is a mistake. "any": rows come in any order. "late": a row closes all steps before
-#: its own, and rows for closed steps are late. "open": rows come in any order until `TimeTally.close` says otherwise.
-Order = Literal["sorted", "any", "late", "open"]
 #: What becomes of rows whose steps were released in an earlier run: counted in the first step that is not, refused, or
 #: left out.
 Late = Literal["next", "refuse", "drop"]
@@ -180,14 +177,14 @@ class TimeTally(Tally):
         How to read a row's time, and how long a step is.
     start
         A moment of the first step, or the calendar that begins with it; None: the first row's moment, or with
-        order="any" the earliest row's.
+        `any_order` the earliest row's.
     until
         A moment of the last step there may be, instead of a horizon.
     through
         Says how many steps are to be released once the calendar is known, whatever the data hold; None: up to the
         last row's step. Rows of later steps are left out, and nobody's limit is used up by them.
-    order
-        See `Order`.
+    any_order
+        Whether rows come in any order; otherwise a row of an earlier step than the row before it is a mistake.
     seen, late
         So many steps were released before, and what becomes of their rows. They are also added up apart, to be
         recognised.
@@ -198,9 +195,8 @@ class TimeTally(Tally):
 
     Attributes
     ----------
-    before, after, late
-        How many rows were left out because their step is before the first, after the last that is to be released, or
-        closed in this run.
+    before, after
+        How many rows were left out because their step is before the first, or after the last that is to be released.
     old
         How many rows are of steps that were released in an earlier run.
     parts
@@ -218,7 +214,7 @@ class TimeTally(Tally):
         start: pl.Series | Calendar | None = None,
         until: pl.Series | None = None,
         through: Callable[[Calendar, int], int] | None = None,
-        order: Order = "sorted",
+        any_order: bool = False,
         seen: int = 0,
         late: Late = "drop",
         past_the_end: str = "",
@@ -232,20 +228,19 @@ class TimeTally(Tally):
         self.parts: list[Part] = []
         self._timestamps = timestamps
         self._every = every
-        self._order = order
+        self._any_order = any_order
         self.seen = seen
         self._fixed = start is not None
         self._until = until
         self._through = through
         self._most: int | None = None
-        self._closed = 0
         self.calendar = Calendar(every, start) if isinstance(start, pl.Series) else start
         self._width = max(len(measure.names), 1)
         self._sums = np.zeros((0, self._width), dtype=np.int64)
         self._rows_of = np.zeros(0, dtype=np.int64)
         self._steps = 0
         self._last = 0
-        self.before = self.after = self.late = self.old = 0
+        self.before = self.after = self.old = 0
         self._limit()
 
     @property
@@ -261,18 +256,6 @@ class TimeTally(Tally):
     def steps(self) -> int:
         return self._steps if self._most is None else self._most
 
-    @property
-    def data_steps(self) -> int:
-        """How many steps there are up to the last that has a row."""
-        return self._steps
-
-    def close(self, steps: int) -> None:
-        """Count no further row of the first `steps` steps."""
-        self._closed = max(self._closed, steps)
-        self._make_room(self._closed)
-        if self.calendar is not None:
-            self.calendar.lay_out(self._closed)
-
     def take(self, table: Table) -> None:
         table = self.filter.apply(table)
         if not table.frame.height:
@@ -280,7 +263,7 @@ class TimeTally(Tally):
         moments = self._timestamps.read(table)
         amounts, places = self._amounts_of(table), self.measure.places(table)
         if self.calendar is None:
-            self.calendar = Calendar(self._every, moments[:1] if self._order != "any" else _earliest(moments))
+            self.calendar = Calendar(self._every, _earliest(moments) if self._any_order else moments[:1])
             self._limit()
         height = table.frame.height
         if not self._columns() and self._take_sorted(moments):
@@ -289,11 +272,11 @@ class TimeTally(Tally):
         steps = self._placed(table, moments)
         rows = self._since_the_start(steps, moments) if steps.min() < 0 else np.arange(height)
         self.before += height - rows.size
-        if rows.size and self._order in ("sorted", "late"):
-            rows = self._in_order(table, steps, rows, moments)
+        if rows.size and not self._any_order:
+            self._check_order(table, steps, rows, moments)
         if self._old_rows == "refuse":
             self._refuse_old(table, steps, rows, moments)
-        rows = self._not_closed(steps, rows)
+        rows = self._to_release(steps, rows)
         if rows.size < height:
             steps = steps[rows]
             amounts = None if amounts is None else amounts[rows]
@@ -353,7 +336,7 @@ class TimeTally(Tally):
         first, last = self.calendar.steps(moments.gather([0, moments.len() - 1])).tolist()
         if self._old_rows == "refuse" and first < self.seen:
             return False
-        if first < self._closed or last >= self._end or (self._order in ("sorted", "late") and first < self._last):
+        if first < 0 or last >= self._end or (not self._any_order and first < self._last):
             return False
         self._reach(last + 1)
         counts = self.calendar.counts(moments, first, last)
@@ -419,19 +402,16 @@ class TimeTally(Tally):
         """The number of steps that rows are counted for."""
         return self.horizon if self._most is None else self._most
 
-    def _not_closed(self, steps: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The rows whose steps are neither closed nor after the last that is to be released."""
-        theirs = steps[rows]
-        closed = (theirs < self._closed) & (theirs >= self.seen)
-        after = theirs >= self._end
-        self.late += int(closed.sum())
+    def _to_release(self, steps: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The rows whose steps are not after the last that is to be released."""
+        after = steps[rows] >= self._end
         self.after += int(after.sum())
-        return rows[~(closed | after)] if closed.any() or after.any() else rows
+        return rows[~after] if after.any() else rows
 
     def _placed(self, table: Table, moments: pl.Series) -> NDArray[np.int64]:
         """The step of each row, within the horizon."""
         assert self.calendar is not None  # noqa: S101
-        if self._order == "any" and not self._fixed:
+        if self._any_order and not self._fixed:
             self._back_to(_earliest(moments))
         steps = self.calendar.steps(moments)
         if steps.max() >= self.horizon:
@@ -469,28 +449,20 @@ class TimeTally(Tally):
             self.calendar.lay_out(self._most)
             self._make_room(self._most)
 
-    def _in_order(
-        self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp], moments: pl.Series
-    ) -> NDArray[np.intp]:
-        """The rows that are not of an earlier step than one before them; or an error that names the first that is."""
+    def _check_order(self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp], moments: pl.Series) -> None:
+        """Refuse a row of an earlier step than the row before it."""
         theirs = steps[rows]
-        if theirs[0] >= self._last and (theirs[1:] >= theirs[:-1]).all():
-            self._last = int(theirs[-1])
-            return rows
-        furthest = np.maximum.accumulate(np.maximum(theirs, self._last))
-        early = theirs < furthest
-        if self._order == "sorted":
+        early = theirs < np.concatenate([[self._last], theirs[:-1]])
+        if early.any():
             row = int(rows[early.argmax()])
             raise RowRefused(
                 where=table.where(row),
                 column=self._timestamps.column,
                 given=str(moments[row]),
-                allowed="rows in order, none of an earlier step than the row before it (order='any' takes them as they"
-                " come)",
+                allowed="rows in order, none of an earlier step than the row before it (any_order=True takes them as"
+                " they come)",
             )
-        self._last = int(furthest[-1])
-        self.late += int(early.sum())
-        return rows[~early]
+        self._last = int(theirs[-1])
 
     def _reach(self, steps: int) -> None:
         """Know that there are rows up to this number of steps."""
