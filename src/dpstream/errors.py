@@ -26,7 +26,6 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · SettingsMissing, SettingsUnreadable, SettingUnknown
     · ReleaseRefused
       · ThroughTooEarly, ThroughInsideStep, ClockWentBack, AllRowsLate, LooksLikeWholeLog, StreamEnded
-      · StepsWithoutRows
       · RowsTooFarAhead
     · MissingExtra, UnsupportedSystem, WriterNotStarted
     · SparkUnsupported, CheckpointMismatch, ReleaseConflict
@@ -988,13 +987,6 @@ class LooksLikeWholeLog(ReleaseRefused):
     )
     rows: int
     first: str
-
-
-class StepsWithoutRows(ReleaseRefused):
-    """Steps that are to be released have no rows, and that was not to happen."""
-
-    message = "no rows for {steps}: gaps='warn' releases such steps as they are"
-    steps: str
 
 
 class RowsTooFarAhead(ReleaseRefused):

@@ -338,13 +338,6 @@ def count(
             rich_help_panel=DAILY,
         ),
     ] = None,
-    gaps: Annotated[
-        str | None,
-        typer.Option(
-            help="Steps without any row, such as those of a file that was forgotten: warn (if left out) or refuse.",
-            rich_help_panel=DAILY,
-        ),
-    ] = None,
     whole_log: Annotated[
         bool,
         typer.Option(

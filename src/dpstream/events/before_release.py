@@ -1,4 +1,4 @@
-"""What is looked at before anything is written: the date through which is released, late rows, steps without rows."""
+"""What is looked at before anything is written: the date through which is released, and late rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from dpstream.errors import (
     AllRowsLate,
     ClockWentBack,
     LooksLikeWholeLog,
-    StepsWithoutRows,
     StreamEnded,
     ThroughInsideStep,
     ThroughTooEarly,
@@ -41,8 +40,6 @@ def check_before_release(run: CountRun) -> None:
         If a step of several days would be released through a date inside it, into a store.
     StreamEnded, AllRowsLate, LooksLikeWholeLog
         If rows are of released steps and nobody said what is to become of them.
-    StepsWithoutRows
-        If there are such steps, and `options.gaps` is "refuse".
     """
     tally = run.tally
     if not isinstance(tally, TimeTally) or tally.calendar is None:
@@ -50,10 +47,6 @@ def check_before_release(run: CountRun) -> None:
     _check_end(run, tally.calendar)
     if run.in_ledger:
         _check_late(run, tally)
-    if run.options.gaps == "refuse":
-        empty = steps_without_rows(run)
-        if len(empty):
-            raise StepsWithoutRows(steps=steps_in_words(tally.calendar, empty))
 
 
 def _check_whole_step(run: CountRun, through: str, calendar: Calendar) -> None:

@@ -70,7 +70,6 @@ def count(
     store: str | os.PathLike[str] | None = None,
     name: str | None = None,
     late: Late | None = None,
-    gaps: Literal["warn", "refuse"] | None = None,
     whole_log: bool = False,
     everything: bool = False,
 ) -> F:
@@ -117,9 +116,9 @@ def count(
     store, name
         A file that remembers rows, releases and settings, and the stream's name in it. A stream that is there needs
         no settings. Rows go into open steps first; a frame that is given again counts nothing twice.
-    late, gaps, whole_log
-        With a store: what becomes of rows of released steps ("next": counted in the next one, "refuse", "drop"),
-        whether steps without rows are released, and whether every frame is the whole log instead of new rows.
+    late, whole_log
+        With a store: what becomes of rows of released steps ("next": counted in the next one, "refuse", "drop"), and
+        whether every frame is the whole log instead of new rows.
     everything
         With a store: return all releases, not only those of this call.
 
@@ -192,7 +191,6 @@ def count(
         "store": store,
         "name": name,
         "late": late,
-        "gaps": gaps,
         "whole_log": whole_log or None,
     }
     if budget is not None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
@@ -69,8 +69,6 @@ class CountOptions:
     late
         With a store: what becomes of rows whose steps were released before, see `Late`. None: "next", but an input that
         looks like an old file, or like the whole log, is refused.
-    gaps
-        "refuse" to release steps without any row, or "warn" of them.
     whole_log
         With a store: every run gets the whole log, and the rows of released steps are those that were counted.
     user, max_contributions, max_users, fold_case
@@ -100,7 +98,6 @@ class CountOptions:
     until: str | None = None
     any_order: bool = False
     late: Late | None = None
-    gaps: Literal["warn", "refuse"] = "warn"
     whole_log: bool = False
     user: str | None = None
     max_contributions: int = 1
@@ -178,7 +175,6 @@ class CountOptions:
             # Files of a day hold late rows, in whatever order they came.
             any_order=bool(given.get("any_order") or given.get("store")),
             late=_one_of("late", given.get("late"), ("next", "refuse", "drop")),
-            gaps=_one_of("gaps", given.get("gaps", "warn"), ("warn", "refuse")),
             whole_log=bool(given.get("whole_log")),
             user=user,
             max_contributions=1 if times is None else check_whole("max_contributions", times),
@@ -289,7 +285,6 @@ class CountOptions:
             "time_format": self.time_format,
             "whole_log": self.whole_log or None,
             "late": self.late,
-            "gaps": self.gaps if self.gaps != "warn" else None,
             "confidence": self.confidence,
             "windows": [window.text for window in self.windows] or None,
             "non_negative": self.non_negative or None,

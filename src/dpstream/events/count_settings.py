@@ -83,7 +83,6 @@ SETTINGS: dict[str, Setting] = {
     "time_format": Setting(kept="default"),
     "any_order": Setting("flag", kept="run"),
     "late": Setting(kept="default"),
-    "gaps": Setting(kept="default"),
     "confidence": Setting("number", kept="default"),
     "windows": Setting("texts", kept="default"),
     "non_negative": Setting("flag", kept="default"),

@@ -17,12 +17,10 @@ from dpstream.errors import (
     DpstreamError,
     InputOutOfBound,
     InvalidArgument,
-    StepsWithoutRows,
     StoreError,
     StreamEnded,
     StreamUnknown,
 )
-from dpstream.events.before_release import steps_in_words
 from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.count_options import CountOptions
 from dpstream.events.kept_stream import kept_settings, series_start, stream_named, stream_settings
@@ -203,17 +201,11 @@ class StreamIngest:
     def close_steps(self, now: dt.datetime | None = None) -> int:
         """Release every step that has ended by the clock, with rows or without; return how many that are.
 
-        Nothing is released if the clock went back. Steps without rows are refused (`StepsWithoutRows`) where the stream
-        was begun with gaps='refuse'.
+        Nothing is released if the clock went back.
         """
         done, ended = self._counter.t, self._ended(now)
         if ended <= done:
             return 0
-        if self._options.gaps == "refuse":
-            rows = self._store.true_data.open_steps(self._options.name, done + 1, ended).rows
-            empty = done + np.flatnonzero(rows == 0)
-            if len(empty):
-                raise StepsWithoutRows(steps=steps_in_words(self._calendar, empty))
         self._counter.release_through(ended)
         return self._counter.t - done
 
