@@ -892,7 +892,7 @@ class SettingsMissing(SettingsError):
 
     def describe(self) -> str:
         words = {
-            "time": "`time` (the column that says when a row happened; or every='row': every row is a step)",
+            "time": "`time` (the column that says when a row happened)",
             "end": "one of `horizon` (365 for a year of days), `until` (a date) and `unbounded`",
             "budget": "`budget` (dpstream.approx_dp(epsilon=1, delta=1e-6) is a usual choice)",
         }

@@ -105,7 +105,6 @@ REFUSED = {
         (*DAILY, *RHO, "--horizon", "2"),
         "line 4, column 'when': expected one of the 2 steps from 2026-01-01",
     ),
-    "horizon of rows": (GOOD, ("--every", "row", *SUM, *RHO, "--horizon", "2"), "step 3 is past the horizon"),
     "horizon, any order": (
         "when\n2026-01-03\n2026-01-01\n",
         (*DAILY, *RHO, "--horizon", "2", "--any-order"),
@@ -114,11 +113,6 @@ REFUSED = {
     "until": (GOOD, (*DAILY, *RHO, "--until", "2026-01-02"), "expected one of the 2 steps from 2026-01-01"),
     "until before the data": (GOOD, (*DAILY, *RHO, "--until", "2025-01-02"), "one of the 0 steps"),
     "until what": (GOOD, (*DAILY, *RHO, "--until", "soon"), "--until must be a date such as 2026-01-31"),
-    "until of rows": (
-        GOOD,
-        ("--every", "row", *SUM, *RHO, "--until", "2026-01-02"),
-        "--until must be used with --time",
-    ),
     "horizon 0": (GOOD, (*DAILY, *RHO, "--horizon", "0"), "--horizon must be"),
     "no end": (
         GOOD,
@@ -128,14 +122,18 @@ REFUSED = {
     "nothing said": (
         GOOD,
         (),
-        "three things are missing: which column says when a row happened (--time COLUMN; or --every row: every row is a"
-        " step), how long you will publish (--until DATE, --horizon 365 for a year of days, or --unbounded for no end)"
+        "three things are missing: which column says when a row happened (--time COLUMN), how"
+        " long you will publish (--until DATE, --horizon 365 for a year of days, or --unbounded for no end)"
         f" and the budget (--epsilon 1 --delta 1e-6 is a usual choice). Try: dpstream count log.csv --time when --from"
         f" {YEAR}-01-01 --until {YEAR}-12-31 --epsilon 1 --delta 1e-6 --store",
     ),
     "no time": (GOOD, (*HORIZON, *RHO), "one thing is missing: which column says when a row happened (--time COLUMN"),
-    "every row with a time": (GOOD, (*USUAL, "--every", "row"), "--every must be 'row' without --time"),
-    "from of rows": (GOOD, ("--every", "row", *HORIZON, *RHO, "--from", "2026-01-01"), "--from must be used with"),
+    "rows as steps": (
+        GOOD,
+        ("--every", "row", *SUM, *RHO, "--horizon", "9"),
+        "one thing is missing: which column says",
+    ),
+    "every row": (GOOD, (*USUAL, "--every", "row"), "--every must be a length of time like 1d"),
     "through what": (GOOD, (*USUAL, "--through", "soon"), "--through must be a date such as 2026-01-31"),
     "two ends": (GOOD, (*USUAL, "--unbounded"), "give one of --horizon, --until and --unbounded, not --horizon and"),
     "from": (GOOD, (*USUAL, "--from", "yesterday"), "--from must be a date such as 2026-01-31"),
@@ -329,7 +327,6 @@ def test_a_store_stays_where_it_was(here, some_store, case):
             "created with --mechanism BalancedToeplitz, but --mechanism Binary was given",
         ),
         ((*USUAL, "--neighbours", "replace"), "created with --neighbours add-remove"),
-        (("--every", "row", *SUM, *HORIZON, *RHO), "created with --time when, but no --time was given"),
     ],
 )
 def test_a_store_of_other_settings(here, some_store, options, message):

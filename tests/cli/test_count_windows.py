@@ -184,13 +184,6 @@ def test_refusals(log, arguments, message):
     assert result.stdout == ""
 
 
-def test_rows_as_steps_have_windows_of_steps(same_noise, log):  # noqa: F811
-    arguments = (log, "--every", "row", "--value", "amount", "--per-person", 100, "--horizon", 5000, "--rho", 0.5)
-    result = count(*arguments, "--windows", "7d")
-    assert result.exit_code == 2
-    assert "a number of steps where steps have no dates, such as 7" in " ".join(result.stderr.split())
-
-
 def test_a_settings_file_names_windows(log, tmp_path):
     toml = tmp_path / "visits.toml"
     toml.write_text(

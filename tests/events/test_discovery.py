@@ -127,7 +127,6 @@ def test_day_by_day_with_a_store(log, tmp_path):
         ({"unbounded": True, "through": None}, InvalidArgument, "every step"),
         ({"neighbours": "replace"}, InvalidArgument, "add-remove"),
         ({"max_users": 5}, InvalidArgument, "`max_pairs` says"),
-        ({"time": None, "every": "row", "start": None, "through": None, "horizon": 9}, InvalidArgument, "time"),
         ({"budget": dp.zcdp(1)}, BudgetError, "give `epsilon` and `delta`, the small chance"),
         ({"budget": dp.pure_dp(1)}, InvalidArgument, "delta must be given"),
         ({"discover": False, "user": None, "values": ["a"]}, InvalidArgument, "`discover`"),

@@ -7,12 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dpstream.errors import HorizonExceeded, RowRefused, SourceDamaged
+from dpstream.errors import RowRefused, SourceDamaged
 from dpstream.events import text_chunks
 from dpstream.events.measure import Measure
 from dpstream.events.people import People
 from dpstream.events.tables import Table
-from dpstream.events.tally import RowTally, TimeTally
+from dpstream.events.tally import TimeTally
 from dpstream.events.timestamps import Timestamps
 from dpstream.release.contribution_limit import ContributionLimit
 from tests.events.event_logs import FORMATS, expected, random_log, tallied, write
@@ -128,18 +128,6 @@ def test_the_horizon_is_a_step_and_until_a_moment():
     assert until.horizon == 4
     with pytest.raises(RowRefused):
         until.take(frame(when=days(5)))
-
-
-def test_every_row_a_step():
-    measure = Measure(value="n", per_person=9, signed=True, by="ward", categories=("a", "b"), undeclared="other")
-    tally = RowTally(measure, None, 5)
-    tally.take(frame(n=[3, -2], ward=["a", "c"]))
-    tally.take(frame(n=[9], ward=["b"]))
-    assert tally.inputs(0, 3).tolist() == [[3, 0, 0], [0, 0, -2], [0, 9, 0]]
-    assert tally.inputs(1, 2).tolist() == [[0, 0, -2], [0, 9, 0]]
-    with pytest.raises(HorizonExceeded):
-        tally.take(frame(n=[1, 1, 1], ward=["a", "a", "a"]))
-    assert tally.steps == 3
 
 
 def test_large_values_never_wrap_around():

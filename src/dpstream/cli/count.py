@@ -118,11 +118,7 @@ def count(
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option(
-            help="How long a step is: 15m, 1h, 1d, 1w, 1mo, ...; 1d if left out. 'row', without --time: every row is"
-            " a step, and how many rows there are is then not protected.",
-            rich_help_panel=STEPS,
-        ),
+        typer.Option(help="How long a step is: 15m, 1h, 1d, 1w, 1mo, ...; 1d if left out.", rich_help_panel=STEPS),
     ] = None,
     time_format: Annotated[
         str | None,

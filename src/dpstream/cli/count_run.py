@@ -48,7 +48,6 @@ from dpstream.errors import (
 from dpstream.events.counting import CountRun
 from dpstream.events.discovery_run import DiscoveryRun
 from dpstream.events.tables import STDIN
-from dpstream.events.tally import TimeTally
 
 __all__ = ["CountCommand"]
 
@@ -371,7 +370,7 @@ def _how_to_go_on(run: CountRun) -> str:
     if store is None:
         return f"{number(released, 'step')} {were} released, without a --store to go on from."
     safe = f"{number(run.published, 'step')} {'is' if run.published == 1 else 'are'} safe in {store}."
-    if isinstance(tally, TimeTally) and tally.calendar is not None and tally.steps > run.published:
+    if tally.calendar is not None and tally.steps > run.published:
         begin = tally.calendar.begin(run.published)
         return f"{safe} Run the same command again, with all rows or with those from {begin} on, to go on."
     return f"{safe} Run the same command again to go on."

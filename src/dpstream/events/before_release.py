@@ -42,7 +42,7 @@ def check_before_release(run: CountRun) -> None:
         If rows are of released steps and nobody said what is to become of them.
     """
     tally = run.tally
-    if not isinstance(tally, TimeTally) or tally.calendar is None:
+    if tally.calendar is None:
         return
     _check_end(run, tally.calendar)
     if run.in_ledger:
@@ -120,7 +120,7 @@ def _looks_like_whole_log(run: CountRun, tally: TimeTally) -> int | None:
 def steps_without_rows(run: CountRun) -> NDArray[np.int64]:
     """Return which of the steps that are released next have no rows, in this run or in an earlier one."""
     tally, first, last = run.tally, run.seen, run.closed
-    if not isinstance(tally, TimeTally) or last <= first:
+    if last <= first:
         return np.zeros(0, dtype=np.int64)
     rows = np.zeros(last - first, dtype=np.int64)
     if run.in_ledger:

@@ -81,7 +81,7 @@ def count(
         One row for each event, in any order: a data frame of Polars or pandas.
     time, every
         The column that says when a row happened, and how long a step is ("15m", "1h", "1d", "1w", "1mo"); "1d" if left
-        out. every="row", without `time`: each row is a step.
+        out.
     start, through
         The dates of the first step and of the last to release. Without them the data decide, which shows when the first
         and the last person came; with a store, steps are released that have ended by the clock (also through="now").

@@ -14,7 +14,7 @@ import polars as pl
 from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
 from dpstream.errors import BudgetError, InvalidArgument, SettingsMissing
-from dpstream.events.calendar import Calendar, parse_moment
+from dpstream.events.calendar import Calendar, check_every, parse_moment
 from dpstream.events.count_settings import BUDGET, ENDS, missing
 from dpstream.events.discovery import Discovery, EventTally
 from dpstream.events.file_options import FileOptions
@@ -22,17 +22,15 @@ from dpstream.events.last_step import last_step
 from dpstream.events.measure import Measure
 from dpstream.events.release_table import TOTAL
 from dpstream.events.row_rules import RowFilter, RowRules
-from dpstream.events.tally import Late, RowTally, TimeTally
+from dpstream.events.tally import Late, TimeTally
 from dpstream.events.timestamps import Timestamps
 from dpstream.events.windows import Window, windows_of
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.catalogue import mechanism_named
 from dpstream.release.settings import Neighbours, check_neighbours
 
-__all__ = ["ROW", "CountOptions", "budget_of"]
+__all__ = ["CountOptions", "budget_of"]
 
-#: The length of a step that makes every row a step.
-ROW = "row"
 #: The largest value that a row may have.
 MOST_PER_ROW = 2**40
 #: Rows are counted for so many steps at most where there is no horizon.
@@ -50,7 +48,7 @@ class CountOptions:
     measure, budget
         What a row adds, and what all releases together may give away.
     time, every
-        The column of timestamps and how long a step is; or None and "row": every row is a step.
+        The column of timestamps and how long a step is.
     time_format, time_zone
         See `Timestamps`.
     files
@@ -86,7 +84,7 @@ class CountOptions:
 
     measure: Measure
     budget: Budget
-    time: str | None = None
+    time: str
     every: str = "1d"
     time_format: str | None = None
     time_zone: str | None = None
@@ -115,14 +113,9 @@ class CountOptions:
     discovery: Discovery | None = None
 
     def __post_init__(self) -> None:
-        if (self.time is None) != (self.every == ROW):
-            raise InvalidArgument("every", self.every, "'row' without `time`, and a length of time with it")
-        if self.time is None:
-            for argument in ("start", "through", "until"):
-                if getattr(self, argument) is not None:
-                    raise InvalidArgument(argument, getattr(self, argument), "used with `time`: rows have no dates")
+        check_every(self.every)
         for window in self.windows:
-            window.longest(self.step)
+            window.longest(self.every)
         if self.total and (not self.measure.by or TOTAL in self.measure.names):
             raise InvalidArgument("total", True, "used with `by`, and with no category that is called total")
         if self.monotone and self.measure.signed:
@@ -161,7 +154,7 @@ class CountOptions:
         return cls(
             measure=_measure(given, side),
             budget=budget_of(given),
-            time=given.get("time"),
+            time=given["time"],
             every=given.get("every", "1d"),
             time_format=given.get("time_format"),
             time_zone=given.get("time_zone"),
@@ -195,14 +188,9 @@ class CountOptions:
     @property
     def end(self) -> str | None:
         """Which step is the last to be released, in the words of `through`; None: the data decide."""
-        if self.through is not None or self.time is None:
+        if self.through is not None:
             return self.through
         return "now" if self.store is not None or self.until is not None else None
-
-    @property
-    def step(self) -> str | None:
-        """How long a step is; None if steps have no dates."""
-        return None if self.time is None else self.every
 
     def row_filter(self) -> RowFilter:
         """Return what applies the rules to the rows of a run."""
@@ -215,7 +203,7 @@ class CountOptions:
         in_ledger: bool = False,
         series_start: pl.Series | None = None,
         calendar: Calendar | None = None,
-    ) -> RowTally | TimeTally:
+    ) -> TimeTally:
         """Return what adds the rows of a run up; nobody is limited yet.
 
         Parameters
@@ -230,8 +218,6 @@ class CountOptions:
             The steps from `start` on, if somebody has laid them out before.
         """
         horizon = ENDLESS if self.horizon is None else self.horizon
-        if self.time is None:
-            return RowTally(self.measure, None, horizon, seen, self.row_filter())
         zone = self.time_zone
         timestamps = Timestamps(self.time, self.time_format, zone)
         start = None if self.start is None else parse_moment("start", self.start, zone)

@@ -40,14 +40,7 @@ def found_before(run: CountRun) -> Iterator[Finding]:
     options, tally = run.options, run.tally
     if not run.seen:
         yield from dangers(options.budget, options.max_users if options.user and options.store else None)
-    if options.time is None:
-        counts = options.measure.value is None and options.measure.by is None
-        yield Finding(
-            "every row is a step and counts 1, so that the steps are the true total: nothing is protected."
-            if counts
-            else "every row is a step: how many rows there are is published, and only what they say is protected."
-        )
-    if not isinstance(tally, TimeTally) or tally.calendar is None:
+    if tally.calendar is None:
         return
     if run.first_from_data:
         yield Finding(
@@ -146,8 +139,7 @@ def found_afterwards(run: CountRun) -> Iterator[Finding]:
     for column, skipped in tally.filter.skipped.items():
         are = "is" if skipped == 1 else "are"
         yield Finding(f"{number(skipped, 'row')} with an empty cell in {column!r} {are} not counted (missing='skip').")
-    if isinstance(tally, TimeTally):
-        yield from _rows_elsewhere(run, tally)
+    yield from _rows_elsewhere(run, tally)
     if tally.clipped:
         measure = run.options.measure
         least, most = measure.reader.shown(measure.least), measure.reader.shown(measure.most)

@@ -220,7 +220,6 @@ class StreamIngest:
         tally = self._options.tally(
             self._counter.t, in_ledger=True, series_start=self._series_start, calendar=self._calendar
         )
-        assert isinstance(tally, TimeTally)  # noqa: S101
         if limited and self._options.user is not None:
             limit = self._people_limit()
             tally.people = People(self._options.user, limit, remember=True, fold_case=self._options.fold_case)

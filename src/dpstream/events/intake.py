@@ -10,7 +10,7 @@ from dpstream.errors import ColumnMissing, InvalidArgument
 from dpstream.events.content_digest import RowDigest, file_digest
 from dpstream.events.file_options import FileOptions
 from dpstream.events.tables import STDIN, Table, tables
-from dpstream.events.tally import RowTally, TimeTally
+from dpstream.events.tally import TimeTally
 
 __all__ = ["Intake"]
 
@@ -38,9 +38,7 @@ class Intake:
         Whether the tally holds the rows of such a source, because it was recognised only when it was read.
     """
 
-    def __init__(
-        self, files: FileOptions, tally: RowTally | TimeTally, is_known: Callable[[bytes], bool] | None
-    ) -> None:
+    def __init__(self, files: FileOptions, tally: TimeTally, is_known: Callable[[bytes], bool] | None) -> None:
         self._files = files
         self.tally = tally
         self._knows = is_known
@@ -106,7 +104,7 @@ class Intake:
         digests, self._digests = self._digests, []
         return digests
 
-    def begin_anew(self, tally: RowTally | TimeTally) -> None:
+    def begin_anew(self, tally: TimeTally) -> None:
         """Forget all rows; `known` stays."""
         self.tally = tally
         self._digests = []
@@ -117,7 +115,7 @@ class Intake:
 
     def _end_of(self, source: str, digest: bytes) -> None:
         """Keep what a source adds apart, unless it turns out to have been counted."""
-        if self._knows is None or not isinstance(self.tally, TimeTally):
+        if self._knows is None:
             return
         if self._is_known(digest):
             self.known.append(source)

@@ -1,8 +1,7 @@
-"""Adds rows up to one input for each step: a step is a stretch of time, or every row is a step of its own."""
+"""Adds rows up to one input for each step, which is a stretch of time."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dpstream.errors import HorizonExceeded, RowRefused, SourceDamaged
+from dpstream.errors import RowRefused, SourceDamaged
 from dpstream.events.calendar import Calendar
 from dpstream.events.measure import Measure
 from dpstream.events.people import CONTRIBUTIONS, People
@@ -19,7 +18,7 @@ from dpstream.events.row_rules import RowFilter, RowRules
 from dpstream.events.tables import Table
 from dpstream.events.timestamps import Timestamps
 
-__all__ = ["Late", "Part", "RowTally", "Tally", "TimeTally"]
+__all__ = ["Late", "Part", "TimeTally"]
 
 #: Far above what a step may hold, far enough below 2^63 that one more table cannot pass it unseen.
 FARTHEST = 1 << 61
@@ -38,141 +37,15 @@ class Part:
     contributions: pl.DataFrame
 
 
-class Tally(ABC):
-    """Adds rows up to steps.
-
-    Attributes
-    ----------
-    rows
-        How many rows were taken; those that `filter` leaves out are not included, unless they are steps.
-    filter
-        Leaves out the rows that are not to be counted, before anything else looks at them.
-    clipped
-        How many rows had an amount beyond the limit, and count as the limit.
-    contributions
-        Whose rows were counted in which step, since it was last emptied.
-    """
-
-    def __init__(
-        self, measure: Measure, people: People | None, horizon: int, row_filter: RowFilter | None = None
-    ) -> None:
-        self.measure = measure
-        self.filter = row_filter or RowFilter(RowRules(), measure)
-        self.people = people
-        self.horizon = horizon
-        self.rows = self.clipped = 0
-        self.contributions = CONTRIBUTIONS.to_frame()
-
-    @property
-    @abstractmethod
-    def columns(self) -> list[str]:
-        """The columns that are read."""
-
-    @property
-    @abstractmethod
-    def steps(self) -> int:
-        """How many steps there are so far."""
-
-    @abstractmethod
-    def take(self, table: Table) -> None:
-        """Add some rows, all of them or, with an error, none."""
-
-    @abstractmethod
-    def inputs(self, first: int, count: int) -> NDArray[np.int64]:
-        """The inputs of these steps (the first is 0): one row each, one entry a category if there are any."""
-
-    @property
-    def rows_read(self) -> int:
-        """How many rows were read, those that are left out included."""
-        return self.rows + self.filter.outside + self.filter.skipped.total()
-
-    def _columns(self) -> list[str]:
-        return self.measure.columns + ([self.people.column] if self.people else [])
-
-    def _amounts_of(self, table: Table) -> NDArray[np.int64] | None:
-        """What each row adds, None if each adds 1; those that were clipped are counted."""
-        amounts = self.measure.amounts(table)
-        if amounts is None:
-            return None
-        self.clipped += amounts.clipped
-        return amounts.units
-
-    def _kept(self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.bool_] | None:
-        """Which of these rows count, if people are limited."""
-        if self.people is None or not rows.size:
-            return None
-        kept, found = self.people.kept(table, steps, rows)
-        self.contributions = self.contributions.vstack(found)
-        return kept
-
-
-class RowTally(Tally):
-    """Every row is a step; a row that may not be counted is a step that adds nothing.
-
-    That holds for rows that the filter leaves out as well: how many steps there are must not depend on what rows say.
-    """
-
-    def __init__(
-        self,
-        measure: Measure,
-        people: People | None,
-        horizon: int,
-        seen: int = 0,
-        row_filter: RowFilter | None = None,
-    ) -> None:
-        super().__init__(measure, people, horizon, row_filter)
-        self.seen = seen
-        self._amounts: list[NDArray[np.int64]] = []
-        self._places: list[NDArray[np.int64]] = []
-
-    @property
-    def columns(self) -> list[str]:
-        return self._columns() + self.filter.columns
-
-    @property
-    def steps(self) -> int:
-        return self.rows
-
-    @property
-    def rows_read(self) -> int:
-        return self.rows
-
-    def take(self, table: Table) -> None:
-        height = table.frame.height
-        if self.rows + height > self.horizon:
-            raise HorizonExceeded(horizon=self.horizon, step=self.rows + height)
-        table = self.filter.apply(table)
-        at = np.arange(height) if table.places is None else table.places
-        amounts = np.zeros(height, dtype=np.int64)
-        added, categories = self._amounts_of(table), self.measure.places(table)
-        amounts[at] = 1 if added is None else added
-        # Rows that were counted in an earlier run were asked about then.
-        new = np.flatnonzero(at >= self.seen - self.rows)
-        kept = self._kept(table, self.rows + at[new], new)
-        if kept is not None:
-            amounts[at[new[~kept]]] = 0
-        # Held until all was read: in as few bytes as will do.
-        self._amounts.append(amounts.astype(np.min_scalar_type(-self.measure.most - 1)))
-        if categories is not None:
-            places = np.zeros(height, dtype=np.min_scalar_type(len(self.measure.names)))
-            places[at] = categories
-            self._places.append(places)
-        self.rows += height
-
-    def inputs(self, first: int, count: int) -> NDArray[np.int64]:
-        amounts = _slice(self._amounts, first, count)
-        if not self.measure.by:
-            return amounts
-        inputs = np.zeros((count, len(self.measure.names)), dtype=np.int64)
-        inputs[np.arange(count), _slice(self._places, first, count)] = amounts
-        return inputs
-
-
-class TimeTally(Tally):
-    """A step is a stretch of time; steps without rows add nothing.
+class TimeTally:
+    """Adds rows up to steps; steps without rows add nothing.
 
     Parameters
     ----------
+    measure, people
+        What a row adds; and who is limited, if anybody is.
+    horizon
+        How many steps there may be.
     timestamps, every
         How to read a row's time, and how long a step is.
     start
@@ -192,9 +65,17 @@ class TimeTally(Tally):
         When the first of the streams began that this one goes on with: rows since then are late, too.
     past_the_end
         What can be done about rows after the last step there may be, for the message.
+    row_filter
+        Leaves out the rows that are not to be counted, before anything else looks at them.
 
     Attributes
     ----------
+    rows
+        How many rows were taken; those that `filter` leaves out are not included.
+    clipped
+        How many rows had an amount beyond the limit, and count as the limit.
+    contributions
+        Whose rows were counted in which step, since it was last emptied.
     before, after
         How many rows were left out because their step is before the first, or after the last that is to be released.
     old
@@ -221,7 +102,12 @@ class TimeTally(Tally):
         series_start: pl.Series | None = None,
         row_filter: RowFilter | None = None,
     ) -> None:
-        super().__init__(measure, people, horizon, row_filter)
+        self.measure = measure
+        self.filter = row_filter or RowFilter(RowRules(), measure)
+        self.people = people
+        self.horizon = horizon
+        self.rows = self.clipped = 0
+        self.contributions = CONTRIBUTIONS.to_frame()
         self._past_the_end = past_the_end
         self._series_start = None if series_start is None or late == "drop" else series_start
         self._old_rows = late
@@ -245,7 +131,13 @@ class TimeTally(Tally):
 
     @property
     def columns(self) -> list[str]:
+        """The columns that are read."""
         return [self._timestamps.column, *self._columns(), *self.filter.columns]
+
+    @property
+    def rows_read(self) -> int:
+        """How many rows were read, those that are left out included."""
+        return self.rows + self.filter.outside + self.filter.skipped.total()
 
     @property
     def timestamps(self) -> Timestamps:
@@ -254,9 +146,11 @@ class TimeTally(Tally):
 
     @property
     def steps(self) -> int:
+        """How many steps there are so far."""
         return self._steps if self._most is None else self._most
 
     def take(self, table: Table) -> None:
+        """Add some rows, all of them or, with an error, none."""
         table = self.filter.apply(table)
         if not table.frame.height:
             return
@@ -299,6 +193,7 @@ class TimeTally(Tally):
         self._add(cells, amounts)
 
     def inputs(self, first: int, count: int) -> NDArray[np.int64]:
+        """The inputs of these steps (the first is 0): one row each, one entry a category if there are any."""
         inputs = self._sums[first : first + count]
         return inputs if self.measure.by else inputs[:, 0]
 
@@ -324,6 +219,25 @@ class TimeTally(Tally):
         self.contributions = CONTRIBUTIONS.to_frame()
 
     # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _columns(self) -> list[str]:
+        return self.measure.columns + ([self.people.column] if self.people else [])
+
+    def _amounts_of(self, table: Table) -> NDArray[np.int64] | None:
+        """What each row adds, None if each adds 1; those that were clipped are counted."""
+        amounts = self.measure.amounts(table)
+        if amounts is None:
+            return None
+        self.clipped += amounts.clipped
+        return amounts.units
+
+    def _kept(self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.bool_] | None:
+        """Which of these rows count, if people are limited."""
+        if self.people is None or not rows.size:
+            return None
+        kept, found = self.people.kept(table, steps, rows)
+        self.contributions = self.contributions.vstack(found)
+        return kept
 
     def _take_sorted(self, moments: pl.Series) -> bool:
         """Count rows that are in order by looking for the steps among them: a look a step, not one a row.
@@ -493,17 +407,3 @@ class TimeTally(Tally):
 
 def _earliest(moments: pl.Series) -> pl.Series:
     return moments.gather([int(moments.arg_min() or 0)])
-
-
-def _slice(parts: list[NDArray[np.int64]], first: int, count: int) -> NDArray[np.int64]:
-    """Some elements of a long array that is kept in parts."""
-    found = []
-    for part in parts:
-        if first < part.size and count:
-            piece = part[first : first + count]
-            found.append(piece.astype(np.int64))
-            count -= piece.size
-            first = 0
-        else:
-            first -= part.size if count else 0
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
