@@ -90,11 +90,6 @@ REFUSED = {
         (*USUAL, *SUM),
         "expected a whole number from -3 to 3 (--per-person 3), got '2.5'",
     ),
-    "negative under replace": (
-        changed("bob,2", "bob,-2"),
-        (*USUAL, *SUM, "--neighbours", "replace"),
-        "expected a whole number from 0 to 3",
-    ),
     "a step too large": (
         "when,n\n" + 3 * "2026-01-01,2147483648\n",
         (*DAILY, *RHO, "--unbounded", "--value", "n", "--per-person", "2147483648"),
@@ -232,11 +227,6 @@ REFUSED = {
     "format": (GOOD, (*USUAL, "--format", "xml"), "--format must be one of csv, tsv, jsonl, parquet, xlsx"),
     "wrong format": (GOOD, (*USUAL, "--format", "jsonl"), "line 1: not a line of JSON"),
     "wrong format, parquet": (GOOD, (*USUAL, "--format", "parquet"), "not a Parquet file"),
-    "neighbours": (
-        GOOD,
-        (*USUAL, "--neighbours", "both"),
-        "neighbours must be 'add-remove', 'replace' or 'replace-anywhere'",
-    ),
     "form": (GOOD, (*USUAL, "--as", "xml"), "--as must be one of csv, json, jsonl, parquet, table"),
     "far away": (
         "when\n2026-01-01\n9990-01-01\n",
@@ -326,7 +316,6 @@ def test_a_store_stays_where_it_was(here, some_store, case):
             (*USUAL, "--mechanism", "Binary"),
             "created with --mechanism BalancedToeplitz, but --mechanism Binary was given",
         ),
-        ((*USUAL, "--neighbours", "replace"), "created with --neighbours add-remove"),
     ],
 )
 def test_a_store_of_other_settings(here, some_store, options, message):
@@ -369,9 +358,9 @@ def test_standard_input_that_is_nothing():
     refused(count(*USUAL, "--report-dropped", "1", input=GOOD), "--report-dropped must be used with --user")
 
 
-@pytest.mark.parametrize("option", [("--follow",), ("--gaps", "refuse")])
+@pytest.mark.parametrize("option", [("--follow",), ("--gaps", "refuse"), ("--neighbours", "replace")])
 def test_options_that_are_gone(here, option):
-    """With them, one person's row decided what became of everybody else's, or which steps are out."""
+    """With them one row moved others, or steps, or a cell moved more than the noise was made for."""
     (here / "log.csv").write_text(GOOD)
     result = count("log.csv", *USUAL, *option)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -96,7 +96,6 @@ def tallied(path, every, zone, *, by=False, value=False, any_order=False, start=
     measure = Measure(
         value="amount" if value else None,
         per_person=5,
-        signed=True,
         by="ward" if by else None,
         categories=WARDS if by else (),
     )

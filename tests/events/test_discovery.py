@@ -125,7 +125,6 @@ def test_day_by_day_with_a_store(log, tmp_path):
         ({"monotone": True}, InvalidArgument, "monotone"),
         ({"undeclared": "other"}, InvalidArgument, "undeclared"),
         ({"unbounded": True, "through": None}, InvalidArgument, "every step"),
-        ({"neighbours": "replace"}, InvalidArgument, "add-remove"),
         ({"max_users": 5}, InvalidArgument, "`max_pairs` says"),
         ({"budget": dp.zcdp(1)}, BudgetError, "give `epsilon` and `delta`, the small chance"),
         ({"budget": dp.pure_dp(1)}, InvalidArgument, "delta must be given"),

@@ -131,7 +131,7 @@ def test_the_horizon_is_a_step_and_until_a_moment():
 
 
 def test_large_values_never_wrap_around():
-    tally = time_tally(measure=Measure(value="n", per_person=2**62, signed=True))
+    tally = time_tally(measure=Measure(value="n", per_person=2**62))
     with pytest.raises(SourceDamaged, match="one step adds up beyond"):
         for _ in range(4):
             tally.take(frame(when=days(1), n=[2**62 - 1]))

@@ -265,15 +265,6 @@ def count(
         float | None,
         typer.Option(help="Spend this much more ρ to say how many users had rows left out.", rich_help_panel=PEOPLE),
     ] = None,
-    neighbours: Annotated[
-        str | None,
-        typer.Option(
-            help="What is protected of a row: add-remove (if left out): whether it is there at all; replace: what it"
-            " says, while its time is fixed and not protected; replace-anywhere: what it says and when, with more"
-            " noise.",
-            rich_help_panel=PEOPLE,
-        ),
-    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Write the releases to this .csv, .jsonl or .parquet file.", rich_help_panel=WRITE),

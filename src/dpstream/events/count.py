@@ -17,7 +17,6 @@ from dpstream.events.counting import CountRun
 from dpstream.events.findings import found_afterwards, found_before
 from dpstream.events.tally import Late
 from dpstream.mechanisms.base import Mechanism
-from dpstream.release.settings import Neighbours
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -58,7 +57,6 @@ def count(
     max_contributions: int | None = None,
     max_users: int | None = None,
     fold_case: bool = False,
-    neighbours: Neighbours | None = None,
     mechanism: str | Mechanism | None = None,
     confidence: float | None = None,
     time_format: str | None = None,
@@ -107,7 +105,7 @@ def count(
     user, max_contributions, max_users, fold_case
         The column of user ids, how many rows of one are counted, how many users a store has room for, and whether
         letter case does not matter.
-    neighbours, mechanism, confidence
+    mechanism, confidence
         As for `dpstream.Counter` and its `estimate`.
     time_format, time_zone, decimal
         How timestamps are written, whose days are counted, and what stands before the fraction of amounts in text.
@@ -178,7 +176,6 @@ def count(
         "max_contributions": max_contributions,
         "max_users": max_users,
         "fold_case": fold_case or None,
-        "neighbours": neighbours,
         "mechanism": mechanism,
         "confidence": confidence,
         "time_format": time_format,

@@ -27,7 +27,6 @@ from dpstream.events.timestamps import Timestamps
 from dpstream.events.windows import Window, windows_of
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.catalogue import mechanism_named
-from dpstream.release.settings import Neighbours, check_neighbours
 
 __all__ = ["CountOptions", "budget_of"]
 
@@ -102,7 +101,6 @@ class CountOptions:
     max_users: int = 1_000_000
     fold_case: bool = False
     mechanism: str | Mechanism | Callable[[int | None, NoiseLaw], Mechanism] = "auto"
-    neighbours: Neighbours = "add-remove"
     confidence: float = 0.95
     windows: tuple[Window, ...] = ()
     non_negative: bool = False
@@ -118,7 +116,7 @@ class CountOptions:
             window.longest(self.every)
         if self.total and (not self.measure.by or TOTAL in self.measure.names):
             raise InvalidArgument("total", True, "used with `by`, and with no category that is called total")
-        if self.monotone and self.measure.signed:
+        if self.monotone and self.measure.value is not None:
             raise InvalidArgument(
                 "monotone", True, "left out with `value`: amounts may be negative, and totals may fall"
             )
@@ -143,7 +141,6 @@ class CountOptions:
         lacking = missing(given)
         if lacking:
             raise SettingsMissing(missing=lacking)
-        side = check_neighbours(given.get("neighbours", "add-remove"))
         user, times = given.get("user"), given.get("max_contributions")
         discovery = Discovery.of(given)
         if discovery is None and (user is None) != (times is None):
@@ -152,7 +149,7 @@ class CountOptions:
         horizon, chosen = given.get("horizon"), given.get("mechanism", "auto")
         by_name = isinstance(chosen, str) and chosen != "auto"
         return cls(
-            measure=_measure(given, side),
+            measure=_measure(given),
             budget=budget_of(given),
             time=given["time"],
             every=given.get("every", "1d"),
@@ -174,7 +171,6 @@ class CountOptions:
             max_users=check_whole("max_users", given.get("max_users", 1_000_000)),
             fold_case=bool(given.get("fold_case")),
             mechanism=partial(mechanism_named, chosen) if by_name else chosen,
-            neighbours=side,
             confidence=check_probability("confidence", given.get("confidence", 0.95)),
             windows=windows_of(given.get("windows", ())),
             non_negative=bool(given.get("non_negative")),
@@ -280,7 +276,7 @@ class CountOptions:
         return {name: value for name, value in settings.items() if value is not None}
 
 
-def _measure(given: Mapping[str, Any], side: Neighbours) -> Measure:
+def _measure(given: Mapping[str, Any]) -> Measure:
     value = given.get("value")
     if value is not None and "per_person" not in given:
         raise InvalidArgument("per_person", None, "given with `value`: the largest size of a value")
@@ -290,7 +286,6 @@ def _measure(given: Mapping[str, Any], side: Neighbours) -> Measure:
         unit=given.get("unit", 1),
         decimal=given.get("decimal", "."),
         clip=bool(given.get("clip")),
-        signed=value is not None and side == "add-remove",
         by=given.get("by"),
         categories=tuple(given.get("categories", ())),
         undeclared=_one_of("undeclared", given.get("undeclared", "refuse"), ("refuse", "other")),

@@ -71,7 +71,6 @@ SETTINGS: dict[str, Setting] = {
     "epsilon": Setting("number", kept="run"),
     "delta": Setting("number", kept="run"),
     "mechanism": Setting(kept="run"),
-    "neighbours": Setting(kept="run"),
     "max_users": Setting("whole", kept="run"),
     "max_pairs": Setting("whole", kept="run"),
     # How files are read, and what is made of the releases.

@@ -225,7 +225,6 @@ class CountRun:
             shape=(len(options.measure.names),) if options.measure.by else (),
             per_person=options.measure.most * options.max_contributions,
             mechanism=self._mechanism(horizon),
-            neighbours=options.neighbours,
             windows=self._windows(info),
         )
         self._check_steps(settings)
