@@ -34,7 +34,7 @@ NOT_QUICK = (
     "tests/cli/test_count.py::test_pieces_do_not_show",
     "tests/cli/test_count_files.py",
     "tests/cli/test_count_flights.py",
-    "tests/cli/test_count_follow.py",
+    "tests/cli/test_count_processes.py",
     "tests/cli/test_count_picture.py",
     "tests/cli/test_count_store.py",
     "tests/cli/test_examples.py",

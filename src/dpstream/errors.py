@@ -26,7 +26,6 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
       · SettingsMissing, SettingsUnreadable, SettingUnknown
     · ReleaseRefused
       · ThroughTooEarly, ThroughInsideStep, ClockWentBack, StreamEnded
-      · StepsWithoutRows
       · RowsTooFarAhead
     · MissingExtra, UnsupportedSystem, WriterNotStarted
     · SparkUnsupported, CheckpointMismatch, ReleaseConflict
@@ -903,7 +902,7 @@ class SettingsMissing(SettingsError):
 
     def describe(self) -> str:
         words = {
-            "time": "`time` (the column that says when a row happened; or every='row': every row is a step)",
+            "time": "`time` (the column that says when a row happened)",
             "end": "one of `horizon` (365 for a year of days), `until` (a date) and `unbounded`",
             "budget": "`budget` (dpstream.approx_dp(epsilon=1, delta=1e-6) is a usual choice)",
         }
@@ -972,13 +971,6 @@ class ClockWentBack(ReleaseRefused):
     )
     last: str
     now: str
-
-
-class StepsWithoutRows(ReleaseRefused):
-    """Steps that are to be released have no rows, and that was not to happen."""
-
-    message = "no rows for {steps}: gaps='warn' releases such steps as they are"
-    steps: str
 
 
 class RowsTooFarAhead(ReleaseRefused):

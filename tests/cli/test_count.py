@@ -117,13 +117,6 @@ def test_categories_and_values_from_every_format(same_noise, tmp_path, monkeypat
     check_rows(rows, counter(30, dp.zcdp(0.5), per_person=5, shape=(3,)), inputs, 0.8, WARDS)
 
 
-def test_every_row_a_step(same_noise, tmp_path):
-    path = write(month(), tmp_path, "csv")
-    rows = counted(path, "--every", "row", "--value", "amount", "--per-person", 5, "--rho", 0.5, "--horizon", 100)
-    check_rows(rows, counter(100, dp.zcdp(0.5), per_person=5), [event.amount for event in month()])
-    assert list(rows[0]) == ["step", "value", "stddev", "low", "high"]
-
-
 def test_a_mechanism_by_name(same_noise, tmp_path):
     path = write(month(), tmp_path, "csv")
     result = count(path, "--time", "when", "--rho", 0.5, "--horizon", 40, "--mechanism", "honaker", "-v")
@@ -286,5 +279,5 @@ def test_quiet_says_nothing_but_warnings(tmp_path):
     dates = ("--from", "2026-01-30", "--through", "2026-02-18")
     result = count(path, "--time", "when", "--rho", 0.5, "--horizon", 30, *dates, "--quiet")
     assert result.stderr == ""
-    result = count(path, "--every", "row", "--rho", 0.5, "--horizon", 300, "-q")
-    assert " ".join(result.stderr.split()).startswith("warning: every row is a step and counts 1, so that the steps")
+    result = count(path, "--time", "when", "--rho", 0.5, "--horizon", 300, *dates[:2], "-q")
+    assert " ".join(result.stderr.split()).startswith("warning: the last step (2026-02-18) was taken from the data")

@@ -126,17 +126,12 @@ def test_rows_wait_in_the_store_until_the_clock_closes_their_step(stream, clock)
     clock("2026-01-08T00:00:00")
     result = stream("")
     assert values(result) == [8, 8]
-    assert "warning: no rows for 2026-01-07: released as it is (--gaps refuse stops instead)." in result.told
+    assert "warning: no rows for 2026-01-07: released as it is. Which steps have no rows is not for" in result.told
     assert "taken from the data" not in result.told
     assert state(stream.store)[0].tolist() == [1, 2, 1, 2, 1, 1, 0]
 
 
-def test_gaps_are_named_before_the_release_and_can_be_refused(stream):
-    refused(
-        stream("06 09", "--through", "2026-01-09", "--gaps", "refuse"),
-        "no rows for 2026-01-03 to 2026-01-05 and 2026-01-07 and 2026-01-08: --gaps warn releases such steps as they",
-    )
-    untouched(stream)
+def test_gaps_are_named_to_the_owner(stream):
     told = stream("06 09", "--through", "2026-01-09").told
     assert "no rows for 2026-01-03 to 2026-01-05 and 2026-01-07 and 2026-01-08: released as they are" in told
 
@@ -170,14 +165,6 @@ def test_rows_far_ahead_are_refused_before_anything_is_written(folder):  # noqa:
     )
     assert not (folder / "s.db").exists()
     assert count(folder / "log.csv", *begin, "--through", "2027-11-28").exit_code == 0
-
-
-def test_a_stream_of_files_cannot_be_followed(stream):
-    result = count("--follow", "--store", stream.store, input="when\n2026-01-03\n2026-01-04\n")
-    refused(
-        result, "the stream 'count' was begun with files, whose rows wait in open steps until they are released: it"
-    )
-    untouched(stream)
 
 
 # -- the same file again ------------------------------------------------------------------------------------------

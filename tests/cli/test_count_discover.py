@@ -86,7 +86,6 @@ def test_a_settings_file(days, tmp_path):
     [
         (["--names-per-person", "0"], "--names-per-person must be a whole number of at least 1"),
         (["--compare-with-truth"], "--compare-with-truth must be left out with --discover"),
-        (["--follow"], "--follow must be"),
         (["--max-contributions", "3"], "--max-contributions must be left out with --discover"),
         (["--delta", "2"], "delta"),
         (["--rho", "0.5"], "--rho must be left out with --discover: give --epsilon and --delta"),

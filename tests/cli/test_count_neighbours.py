@@ -94,14 +94,3 @@ def test_what_was_taken_from_the_data_is_warned_of(tmp_path, options, warnings):
     assert said.count("warning:") == len(warnings)
     for warning in warnings:
         assert warning in said
-
-
-def test_rows_as_steps_say_what_they_do_not_protect(tmp_path):
-    (tmp_path / "log.csv").write_text("n,who\n3,ann\n4,ann\n5,bob\n")
-    rows = ("--every", "row", "--value", "n", "--per-person", 9, "--rho", 0.5, "--horizon", 9, "--quiet")
-    result = count(tmp_path / "log.csv", *rows, "--user", "who", "--max-contributions", 1)
-    assert result.stdout.count("\n") == 1 + 3
-    said = " ".join(result.stderr.split())
-    assert said == (
-        "warning: every row is a step: how many rows there are is published, and only what they say is protected."
-    )

@@ -113,40 +113,6 @@ def test_late_rows_of_people_and_sums_cannot_be_told(folder):
         assert "2 rows are for steps that were released before; they are not counted. Whether they were" in told
 
 
-def test_rows_as_steps_go_on_after_the_last_row(folder):
-    store, file = folder / "s.db", folder / "log.csv"
-    arguments = (
-        file,
-        "--every",
-        "row",
-        "--value",
-        "n",
-        "--per-person",
-        9,
-        "--rho",
-        0.5,
-        "--horizon",
-        50,
-        "--store",
-        store,
-    )
-    arguments += ("--all",)
-    file.write_text("n\n3\n4\n")
-    first = count(*arguments).stdout
-    file.write_text("n\n3\n4\n5\n")
-    assert count(*arguments).stdout.startswith(first)
-    before = state(store)
-    assert before[0].tolist() == [3, 4, 5]
-    file.write_text("n\n3\n9\n5\n6\n")
-    result = count(*arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "position 1 was counted at step 2 with another value" in result.stderr
-    assert state(store)[0].tolist() == [3, 4, 5]
-    file.write_text("n\n3\n")
-    assert len(counted(*arguments)) == 3
-    assert state(store)[1] == before[1]
-
-
 def test_two_streams_in_one_store(folder):
     store, file = folder / "s.db", folder / "log.csv"
     file.write_text("when,n\n2026-01-01,1\n2026-01-02,2\n")
@@ -235,31 +201,6 @@ def test_nobody_is_counted_more_often_than_allowed(folder, monkeypatch, end, ord
         assert settled.t == released
 
 
-def test_rows_as_steps_limit_people_too(folder):
-    store, file = folder / "s.db", folder / "log.csv"
-    arguments = (
-        file,
-        "--every",
-        "row",
-        "--value",
-        "n",
-        "--per-person",
-        5,
-        "--user",
-        "who",
-        "--max-contributions",
-        2,
-        "--rho",
-        0.5,
-    )
-    arguments += ("--horizon", 50, "--store", store)
-    file.write_text("n,who\n1,ann\n2,bob\n3,ann\n4,ann\n")
-    counted(*arguments)
-    file.write_text("n,who\n1,ann\n2,bob\n3,ann\n4,ann\n5,ann\n1,bob\n2,bob\n")
-    counted(*arguments)
-    assert state(store)[0].tolist() == [1, 2, 3, 0, 0, 1, 0]
-
-
 def test_the_budget_is_that_of_all_rows_of_a_person(folder):
     file = folder / "log.csv"
     save_log(file, [(0, "a"), (1, "a"), (1, "b")])
@@ -336,7 +277,7 @@ def test_rows_that_came_after_the_check_are_checked(folder):
         dp.zcdp(8),
         time="when",
         start="2026-01-01",
-        order="any",
+        any_order=True,
         horizon=2**20,
     )
     run = CountRun(options)

@@ -148,19 +148,6 @@ def test_day_by_day_with_a_store(path, events, monkeypatch):  # noqa: F811
     assert "last_1mo" in counted(log, "--through", LAST, "--store", store, "--all")[-1]
 
 
-def test_follow_knows_what_was_before(tmp_path):
-    store = tmp_path / "s.db"
-    days = [f"2026-01-{day:02}\n" for day in range(1, 21)]
-    common = ("--time", "when", "--from", "2026-01-01", "--horizon", 40, "--rho", 0.5, "--windows", "7", "--follow")
-    rows = []
-    for part in (days[:10], days[10:]):
-        result = count(*common, "--store", store, input="when\n" + "".join(part))
-        assert result.exit_code == 0, result.output
-        rows += csv.DictReader(io.StringIO(result.stdout))
-    values = [int(row["value"]) for row in rows]
-    assert [int(row["last_7"]) for row in rows] == [values[t] - (values[t - 7] if t >= 7 else 0) for t in range(20)]
-
-
 def test_views_are_beside_the_release(same_noise, log):  # noqa: F811
     arguments = (log, *STEPS, "--epsilon", 0.01, "--windows", "1d", "--by", "ward", "--values", ",".join(WARDS))
     plain = counted(*arguments)
@@ -195,13 +182,6 @@ def test_refusals(log, arguments, message):
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
     assert result.stdout == ""
-
-
-def test_rows_as_steps_have_windows_of_steps(same_noise, log):  # noqa: F811
-    arguments = (log, "--every", "row", "--value", "amount", "--per-person", 100, "--horizon", 5000, "--rho", 0.5)
-    result = count(*arguments, "--windows", "7d")
-    assert result.exit_code == 2
-    assert "a number of steps where steps have no dates, such as 7" in " ".join(result.stderr.split())
 
 
 def test_a_settings_file_names_windows(log, tmp_path):

@@ -197,7 +197,6 @@ def test_the_largest_names_are_drawn(made):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["count", "--store", "STORE", "--follow"], "--follow must be left out with --discover: give files with"),
         (["count", "--store", "STORE", "--compare-with-truth", "--plot", "x.png"], "most names are never published"),
         (["store", "extend", "STORE", "--until", "2026-12-31"], "dpstream count FILE --time when --every 1d --from"),
         (["store", "extend", "STORE", "--until", "2026-12-31"], "2026-04-01 --until 2026-12-31 --epsilon 6"),

@@ -91,16 +91,15 @@ def expected(events, every, zone, *, by=False, value=False, first=None):
     return inputs if by else inputs[:, 0]
 
 
-def tallied(path, every, zone, *, by=False, value=False, order="sorted", start=None):
+def tallied(path, every, zone, *, by=False, value=False, any_order=False, start=None):
     """The same from the library."""
     measure = Measure(
         value="amount" if value else None,
         per_person=5,
-        signed=True,
         by="ward" if by else None,
         categories=WARDS if by else (),
     )
-    tally = TimeTally(measure, None, 10**6, Timestamps("when", None, zone), every, order=order, start=start)
+    tally = TimeTally(measure, None, 10**6, Timestamps("when", None, zone), every, any_order=any_order, start=start)
     for table in tables([path], tally.columns):
         tally.take(table)
     return tally.inputs(0, tally.steps), tally

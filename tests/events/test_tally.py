@@ -7,12 +7,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from dpstream.errors import HorizonExceeded, RowRefused, SourceDamaged
+from dpstream.errors import RowRefused, SourceDamaged
 from dpstream.events import text_chunks
 from dpstream.events.measure import Measure
 from dpstream.events.people import People
 from dpstream.events.tables import Table
-from dpstream.events.tally import RowTally, TimeTally
+from dpstream.events.tally import TimeTally
 from dpstream.events.timestamps import Timestamps
 from dpstream.release.contribution_limit import ContributionLimit
 from tests.events.event_logs import FORMATS, expected, random_log, tallied, write
@@ -47,7 +47,7 @@ def test_steps_where_clocks_leap(tmp_path, monkeypatch, zone, start, every):
     monkeypatch.setattr(text_chunks, "CHUNK_BYTES", rng.randrange(300, 3000))
     found, _ = tallied(write(events, tmp_path, "csv"), every, zone, by=True)
     np.testing.assert_array_equal(found, wanted)
-    found, _ = tallied(write(shuffled(rng, events), tmp_path, "csv"), every, zone, by=True, order="any")
+    found, _ = tallied(write(shuffled(rng, events), tmp_path, "csv"), every, zone, by=True, any_order=True)
     np.testing.assert_array_equal(found, wanted)
 
 
@@ -98,22 +98,17 @@ def time_tally(horizon=1000, people=None, measure=None, **more):
     return TimeTally(measure or Measure(), people, horizon, Timestamps("when"), "1d", **more)
 
 
-def test_rows_of_an_earlier_step_are_refused_named_or_late():
+def test_rows_of_an_earlier_step_are_refused_and_named():
     with pytest.raises(RowRefused, match=r"row 2, .* expected rows in order.* got '2026-01-01"):
         time_tally().take(frame(when=days(1, 2, 1)))
     sorted_tally = time_tally()
     sorted_tally.take(frame(when=days(3, 4)))
     with pytest.raises(RowRefused, match="row 0"):
         sorted_tally.take(frame(when=days(3)))
-    late = time_tally(order="late")
-    late.take(frame(when=days(1, 3, 2, 3, 1)))
-    late.take(frame(when=days(2, 4)))
-    assert late.late == 3
-    assert late.inputs(0, late.steps).tolist() == [1, 0, 2, 1]
 
 
 def test_rows_before_the_start_are_counted_apart():
-    tally = time_tally(start=pl.Series([dt.datetime(2026, 1, 3, 12)]), order="any")
+    tally = time_tally(start=pl.Series([dt.datetime(2026, 1, 3, 12)]), any_order=True)
     tally.take(frame(when=days(5, 1, 3, 2)))
     assert (tally.before, tally.inputs(0, tally.steps).tolist()) == (2, [1, 0, 1])
     tally.take(frame(when=days(1)))
@@ -126,7 +121,7 @@ def test_the_horizon_is_a_step_and_until_a_moment():
     with pytest.raises(RowRefused, match=r"one of the 3 steps from 2026-01-01 00:00:00 on"):
         tally.take(frame(when=days(4)))
     assert tally.inputs(0, tally.steps).tolist() == [1, 0, 1]
-    until = time_tally(until=pl.Series([dt.datetime(2026, 1, 4)]), order="any")
+    until = time_tally(until=pl.Series([dt.datetime(2026, 1, 4)]), any_order=True)
     until.take(frame(when=days(4, 3)))
     assert until.horizon == 2
     until.take(frame(when=days(1)))
@@ -135,20 +130,8 @@ def test_the_horizon_is_a_step_and_until_a_moment():
         until.take(frame(when=days(5)))
 
 
-def test_every_row_a_step():
-    measure = Measure(value="n", per_person=9, signed=True, by="ward", categories=("a", "b"), undeclared="other")
-    tally = RowTally(measure, None, 5)
-    tally.take(frame(n=[3, -2], ward=["a", "c"]))
-    tally.take(frame(n=[9], ward=["b"]))
-    assert tally.inputs(0, 3).tolist() == [[3, 0, 0], [0, 0, -2], [0, 9, 0]]
-    assert tally.inputs(1, 2).tolist() == [[0, 0, -2], [0, 9, 0]]
-    with pytest.raises(HorizonExceeded):
-        tally.take(frame(n=[1, 1, 1], ward=["a", "a", "a"]))
-    assert tally.steps == 3
-
-
 def test_large_values_never_wrap_around():
-    tally = time_tally(measure=Measure(value="n", per_person=2**62, signed=True))
+    tally = time_tally(measure=Measure(value="n", per_person=2**62))
     with pytest.raises(SourceDamaged, match="one step adds up beyond"):
         for _ in range(4):
             tally.take(frame(when=days(1), n=[2**62 - 1]))
@@ -156,7 +139,7 @@ def test_large_values_never_wrap_around():
 
 def test_contributions_move_with_their_steps():
     people = People("who", ContributionLimit(2), remember=True)
-    tally = time_tally(people=people, order="any")
+    tally = time_tally(people=people, any_order=True)
     tally.take(frame(when=days(9, 9, 9), who=["ann", "ann", "ann"]))
     tally.take(frame(when=days(5, 7), who=["bob", "ann"]))
     assert tally.inputs(0, tally.steps).tolist() == [1, 0, 0, 0, 2]

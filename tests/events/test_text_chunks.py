@@ -52,13 +52,12 @@ def records(text):
     rows=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=12),
     size=st.integers(1, 60),
     end=st.sampled_from(["\n", "\r\n"]),
-    at_once=st.booleans(),
     packed=st.booleans(),
 )
-def test_records_are_whole_and_complete(rows, size, end, at_once, packed):
+def test_records_are_whole_and_complete(rows, size, end, packed):
     text = written([("first", "second"), *rows], end)
     data = gzip.compress(text.encode()) if packed else text.encode()
-    found = cut(data, max(size, 2), at_once=at_once)
+    found = cut(data, max(size, 2))
     assert b"".join([found[0].header, *(chunk.data for chunk in found)]).decode() == text
     assert [row for chunk in found for row in records(chunk.data.decode())] == [list(row) for row in rows]
     places = [chunk.line(row) for chunk in found for row in range(len(records(chunk.data.decode())))]

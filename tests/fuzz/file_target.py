@@ -28,9 +28,9 @@ def any_file(data: bytes) -> None:
     content = damaged(LOGS[choice % 4], data[1:])
     missing = ("refuse", "skip", "0")[choice // 4 % 3]
     comma = bool(choice // 16 % 2)
-    measure = Measure("n", 2000, "0.01", "," if comma else ".", clip=True, signed=True)
+    measure = Measure("n", 2000, "0.01", "," if comma else ".", clip=True)
     rules = RowFilter(RowRules(("ward=a", "ward=b") if choice // 32 % 2 else (), missing), measure, "when")
-    tally = TimeTally(measure, None, 10**6, Timestamps("when"), "1d", order="any", row_filter=rules)
+    tally = TimeTally(measure, None, 10**6, Timestamps("when"), "1d", any_order=True, row_filter=rules)
     files = FileOptions(
         "jsonl" if choice % 4 == 3 else "csv", encoding=(None, "cp1252", "utf-16", "latin-1")[choice // 64 % 4]
     )

@@ -118,11 +118,7 @@ def count(
     ] = None,
     every: Annotated[
         str | None,
-        typer.Option(
-            help="How long a step is: 15m, 1h, 1d, 1w, 1mo, ...; 1d if left out. 'row', without --time: every row is"
-            " a step, and how many rows there are is then not protected.",
-            rich_help_panel=STEPS,
-        ),
+        typer.Option(help="How long a step is: 15m, 1h, 1d, 1w, 1mo, ...; 1d if left out.", rich_help_panel=STEPS),
     ] = None,
     time_format: Annotated[
         str | None,
@@ -269,15 +265,6 @@ def count(
         float | None,
         typer.Option(help="Spend this much more ρ to say how many users had rows left out.", rich_help_panel=PEOPLE),
     ] = None,
-    neighbours: Annotated[
-        str | None,
-        typer.Option(
-            help="What is protected of a row: add-remove (if left out): whether it is there at all; replace: what it"
-            " says, while its time is fixed and not protected; replace-anywhere: what it says and when, with more"
-            " noise.",
-            rich_help_panel=PEOPLE,
-        ),
-    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Write the releases to this .csv, .jsonl or .parquet file.", rich_help_panel=WRITE),
@@ -338,13 +325,6 @@ def count(
             rich_help_panel=DAILY,
         ),
     ] = None,
-    gaps: Annotated[
-        str | None,
-        typer.Option(
-            help="Steps without any row, such as those of a file that was forgotten: warn (if left out) or refuse.",
-            rich_help_panel=DAILY,
-        ),
-    ] = None,
     whole_log: Annotated[
         bool,
         typer.Option(
@@ -369,15 +349,6 @@ def count(
             rich_help_panel=WRITE,
         ),
     ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow",
-            help="Keep reading standard input; release a step when a row of a later one arrives or, with --through"
-            " now, when it has ended by the clock.",
-            rich_help_panel=WRITE,
-        ),
-    ] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print releases, warnings and errors only.", rich_help_panel=WRITE)
     ] = False,

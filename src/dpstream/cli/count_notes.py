@@ -17,7 +17,6 @@ from dpstream.cli.whole_command import OPTIONS
 from dpstream.events.counting import CountRun
 from dpstream.events.findings import Finding, found_afterwards, found_before
 from dpstream.events.number_words import number
-from dpstream.events.tally import TimeTally
 from dpstream.release.change_errors import change_errors
 from dpstream.release.counter import Counter
 from dpstream.release.least_budget import largest_error
@@ -109,7 +108,7 @@ class Notes:
 
     def _window_errors(self) -> str:
         run, shown = self._run, self._run.options.measure.reader.shown
-        steps, calendar = run.closed, run.tally.calendar if isinstance(run.tally, TimeTally) else None
+        steps, calendar = run.closed, run.tally.calendar
         words = []
         for window in run.options.windows:
             since = window.since(calendar, 0, steps)

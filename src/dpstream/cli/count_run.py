@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -41,16 +41,13 @@ from dpstream.errors import (
     InvalidArgument,
     SettingsMissing,
     SourceMissing,
-    StreamHasOpenSteps,
     TooManyNames,
     TooManyPairs,
     TooManyPeople,
 )
 from dpstream.events.counting import CountRun
 from dpstream.events.discovery_run import DiscoveryRun
-from dpstream.events.last_step import steps_ended
-from dpstream.events.tables import STDIN, tables
-from dpstream.events.tally import Order, RowTally, TimeTally
+from dpstream.events.tables import STDIN
 
 __all__ = ["CountCommand"]
 
@@ -62,7 +59,6 @@ SHOWN_NAMES = 20
 SHOWN_ROWS = 120
 #: Options that discovered names do not have, and what to do instead.
 _NOT_FOR_NAMES = {
-    "follow": "give files with --store, each as soon as it is there",
     "report_dropped": "how much was left out is not told of names",
     "compare_with_truth": "most names are never published, and have no place in a picture",
 }
@@ -88,7 +84,6 @@ class CountCommand:
     compare_with_truth: bool = False
     everything: bool = False
     warn_below: int | None = None
-    follow: bool = False
     quiet: bool = False
     verbose: bool = False
 
@@ -126,9 +121,6 @@ class CountCommand:
             notes = kind(run, quiet=self.quiet, verbose=self.verbose)
             stack.enter_context(_said_on_interrupt(run))
             stack.enter_context(_said_if_too_many_users(run))
-            if self.follow:
-                _follow(run, notes, shape)
-                return
             # Before anything is spent: a target that cannot be written refuses the run.
             target = stack.enter_context(opened("--output", self.output))
             picture = stack.enter_context(opened("--plot", self.plot))
@@ -164,14 +156,8 @@ class CountCommand:
     def _check(self) -> None:
         """Refuse options that do not go together."""
         settings = self.settings
-        if self.follow and (self.output or self.plot or settings.get("any_order") or self.files not in (None, [STDIN])):
-            raise InvalidArgument(
-                "--follow", True, "for standard input and output: no files, --output, --plot or --any-order"
-            )
         if self.report_dropped is not None and ("user" not in settings or "store" in settings):
             raise InvalidArgument("--report-dropped", self.report_dropped, "used with --user and without --store")
-        if self.follow and self.form not in (None, "csv", "jsonl"):
-            raise InvalidArgument("--as", self.form, "csv or jsonl with --follow")
         for argument, given in settings.items():
             try:
                 str(given).encode("utf-8")
@@ -187,7 +173,7 @@ class CountCommand:
     def _reads_nothing(self) -> bool:
         """Whether no rows are given, to a store that is there: steps are released that have ended, and that is all."""
         store = self.settings.get("store")
-        if self.files or self.follow or store is None or not store.exists():
+        if self.files or store is None or not store.exists():
             return False
         if 0 in closed_streams:
             return True
@@ -204,24 +190,17 @@ class CountCommand:
             raise SourceMissing(source="standard input", reason="is closed")
         if self.output is None and 1 in closed_streams:
             raise InvalidArgument("standard output", None, "open, or --output given")
-        if sources == [STDIN] and sys.stdin.isatty() and not self.follow:
+        if sources == [STDIN] and sys.stdin.isatty():
             raise InvalidArgument(
                 "FILES", None, "a file of events, or events on standard input; see dpstream count --help"
             )
 
     def _begun(self) -> CountRun:
-        by_clock = self.settings.get("through") in ("now", "yesterday")
-        follow: Order = "open" if by_clock else "late"
         try:
-            return CountRun.of(self.settings, follow if self.follow else None)
+            return CountRun.of(self.settings)
         except SettingsMissing as error:  # of a stream that is not in the store
             given = {"files": self.files, **self.settings}
             raise DpstreamError(what_is_missing(error.missing, given)) from None
-        except StreamHasOpenSteps as error:
-            raise DpstreamError(
-                f"the stream {error.name!r} was begun with files, whose rows wait in open steps until they are"
-                " released: it cannot go on with --follow. Give files, or another --name"
-            ) from None
 
     def _write(
         self,
@@ -316,50 +295,6 @@ def _picture(run: CountRun, command: CountCommand, notes: Notes) -> ReleasePictu
     )
 
 
-def _follow(run: CountRun, notes: Notes, form: str) -> None:
-    """Release each step as soon as a row of a later one arrives or, by the clock, when it has ended."""
-    shape: Literal["csv", "jsonl"] = "jsonl" if form == "jsonl" else "csv"  # a table would never be complete
-    tally = run.tally
-    by_clock = run.options.order == "open"
-    header = True
-
-    def emit(closed: int) -> None:
-        nonlocal header
-        if closed <= run.published:
-            return
-        run.open()
-        notes.before()
-        with _said_if_not_written(run, to_file=False):
-            for values in run.release(closed):
-                write_rows([run.table.rows(values)], shape, None, header=header)
-                header = False
-
-    def tick() -> float | None:
-        """Release what has ended by now, while nothing is waiting to be read; look again within a second."""
-        if isinstance(tally, TimeTally) and tally.calendar is not None:
-            ended = steps_ended(tally.calendar, tally.horizon, midnight=run.options.through == "yesterday")
-            tally.close(ended)
-            emit(max(ended, run.seen))
-        return 1.0
-
-    idle = tick if by_clock else None
-    for table in tables(
-        [STDIN], tally.columns, files=run.options.files, at_once=True, idle=idle, note=notes.recognised
-    ):
-        tally.take(table)
-        if isinstance(tally, RowTally):
-            emit(tally.steps)
-        elif run.options.order == "late" and tally.data_steps:
-            emit(min(tally.data_steps - 1, tally.steps))
-    if by_clock:
-        tick()
-    run.open()
-    notes.before()
-    if not by_clock:
-        emit(run.closed)
-    notes.after(None, None, None)
-
-
 @contextmanager
 def _said_if_not_written(run: CountRun, *, to_file: bool) -> Iterator[None]:
     """Say what was spent, and how to read it again, if a result cannot be written."""
@@ -435,7 +370,7 @@ def _how_to_go_on(run: CountRun) -> str:
     if store is None:
         return f"{number(released, 'step')} {were} released, without a --store to go on from."
     safe = f"{number(run.published, 'step')} {'is' if run.published == 1 else 'are'} safe in {store}."
-    if isinstance(tally, TimeTally) and tally.calendar is not None and tally.steps > run.published:
+    if tally.calendar is not None and tally.steps > run.published:
         begin = tally.calendar.begin(run.published)
         return f"{safe} Run the same command again, with all rows or with those from {begin} on, to go on."
     return f"{safe} Run the same command again to go on."

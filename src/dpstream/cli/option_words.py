@@ -58,8 +58,6 @@ def words_in_options(text: str, options: Mapping[str, str]) -> str:
             return f"{option} {','.join(part.strip(chr(39)) for part in value[1:-1].split(', '))}"
         return f"{option} {shlex.quote(value.strip(chr(39)))}"
 
-    if "any_order" in options:
-        text = text.replace("order='any'", options["any_order"])
     if "mechanism" in options:
         text = _MECHANISM.sub(lambda found: f"{options['mechanism']} {found[1]}", text)
     text = _BUDGET.sub(budget, text) if "rho" in options else text

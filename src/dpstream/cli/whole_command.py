@@ -16,7 +16,7 @@ __all__ = ["OPTIONS", "what_is_missing", "whole_command"]
 #: The options of the settings of a count.
 OPTIONS = {name: f"--{(setting.option or name).replace('_', '-')}" for name, setting in SETTINGS.items()}
 _WORDS = {
-    "time": "which column says when a row happened (--time COLUMN; or --every row: every row is a step)",
+    "time": "which column says when a row happened (--time COLUMN)",
     "end": "how long you will publish (--until DATE, --horizon 365 for a year of days, or --unbounded for no end)",
     "budget": "the budget (--epsilon 1 --delta 1e-6 is a usual choice)",
 }
@@ -48,10 +48,10 @@ def whole_command(lacking: list[str], given: Mapping[str, Any]) -> str:
     if "time" in lacking:
         proposed["time"] = _time_column(files) or "COLUMN"
     year = dt.date.today().year
-    if proposed.get("time") and not given.get("start"):
+    if not given.get("start"):
         proposed["start"] = f"{year}-01-01"
     if "end" in lacking:
-        proposed |= {"until": f"{year}-12-31"} if proposed.get("time") else {"horizon": 1000}
+        proposed["until"] = f"{year}-12-31"
     if "budget" in lacking:
         proposed |= {"epsilon": 1, "delta": "1e-6"}
     if files and "-" not in files:

@@ -1,4 +1,4 @@
-"""What is looked at before anything is written: the date through which is released, late rows, steps without rows."""
+"""What is looked at before anything is written: the date through which is released, and late rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from dpstream.errors import (
     ClockWentBack,
-    StepsWithoutRows,
     StreamEnded,
     ThroughInsideStep,
     ThroughTooEarly,
@@ -39,19 +38,13 @@ def check_before_release(run: CountRun) -> None:
         If a step of several days would be released through a date inside it, into a store.
     StreamEnded
         If rows are late and there is no open step to count them in.
-    StepsWithoutRows
-        If there are such steps, and `options.gaps` is "refuse".
     """
     tally = run.tally
-    if not isinstance(tally, TimeTally) or tally.calendar is None:
+    if tally.calendar is None:
         return
     _check_end(run, tally.calendar)
     if run.in_ledger:
         _check_late(run, tally)
-    if run.options.gaps == "refuse":
-        empty = steps_without_rows(run)
-        if len(empty):
-            raise StepsWithoutRows(steps=steps_in_words(tally.calendar, empty))
 
 
 def _check_whole_step(run: CountRun, through: str, calendar: Calendar) -> None:
@@ -97,7 +90,7 @@ def _check_late(run: CountRun, tally: TimeTally) -> None:
 def steps_without_rows(run: CountRun) -> NDArray[np.int64]:
     """Return which of the steps that are released next have no rows, in this run or in an earlier one."""
     tally, first, last = run.tally, run.seen, run.closed
-    if not isinstance(tally, TimeTally) or last <= first:
+    if last <= first:
         return np.zeros(0, dtype=np.int64)
     rows = np.zeros(last - first, dtype=np.int64)
     if run.in_ledger:

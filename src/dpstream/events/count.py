@@ -17,7 +17,6 @@ from dpstream.events.counting import CountRun
 from dpstream.events.findings import found_afterwards, found_before
 from dpstream.events.tally import Late
 from dpstream.mechanisms.base import Mechanism
-from dpstream.release.settings import Neighbours
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -58,7 +57,6 @@ def count(
     max_contributions: int | None = None,
     max_users: int | None = None,
     fold_case: bool = False,
-    neighbours: Neighbours | None = None,
     mechanism: str | Mechanism | None = None,
     confidence: float | None = None,
     time_format: str | None = None,
@@ -71,7 +69,6 @@ def count(
     name: str | None = None,
     batch: str | None = None,
     late: Late | None = None,
-    gaps: Literal["warn", "refuse"] | None = None,
     whole_log: bool = False,
     everything: bool = False,
 ) -> F:
@@ -83,7 +80,7 @@ def count(
         One row for each event, in any order: a data frame of Polars or pandas.
     time, every
         The column that says when a row happened, and how long a step is ("15m", "1h", "1d", "1w", "1mo"); "1d" if left
-        out. every="row", without `time`: each row is a step.
+        out.
     start, through
         The dates of the first step and of the last to release. Without them the data decide, which shows when the first
         and the last person came; with a store, steps are released that have ended by the clock (also through="now").
@@ -109,7 +106,7 @@ def count(
     user, max_contributions, max_users, fold_case
         The column of user ids, how many rows of one are counted, how many users a store has room for, and whether
         letter case does not matter.
-    neighbours, mechanism, confidence
+    mechanism, confidence
         As for `dpstream.Counter` and its `estimate`.
     time_format, time_zone, decimal
         How timestamps are written, whose days are counted, and what stands before the fraction of amounts in text.
@@ -121,9 +118,9 @@ def count(
     batch
         With a store: a name of this frame's rows. A frame whose batch was counted before adds nothing: give the same
         name when you try again. Without a name every frame counts, even if it is equal to an earlier one.
-    late, gaps, whole_log
-        With a store: what becomes of rows of released steps ("next": counted in the next one, "refuse", "drop"),
-        whether steps without rows are released, and whether every frame is the whole log instead of new rows.
+    late, whole_log
+        With a store: what becomes of rows of released steps ("next": counted in the next one, "refuse", "drop"), and
+        whether every frame is the whole log instead of new rows.
     everything
         With a store: return all releases, not only those of this call.
 
@@ -183,25 +180,24 @@ def count(
         "max_contributions": max_contributions,
         "max_users": max_users,
         "fold_case": fold_case or None,
-        "neighbours": neighbours,
         "mechanism": mechanism,
         "confidence": confidence,
         "time_format": time_format,
         "time_zone": time_zone,
         "decimal": decimal,
+        "any_order": True,
         "non_negative": non_negative or None,
         "monotone": monotone or None,
         "total": total or None,
         "store": store,
         "name": name,
         "late": late,
-        "gaps": gaps,
         "whole_log": whole_log or None,
     }
     if budget is not None:
         checked = check_budget(budget)
         settings |= {part: getattr(checked, part) for part in BUDGET if hasattr(checked, part)}
-    run = CountRun.of(settings, "any")
+    run = CountRun.of(settings)
     try:
         run.take(_as_polars(frame, run.tally.columns), batch)
         run.open()

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
 from dpstream.arguments import check_probability, check_whole
 from dpstream.budget import Budget, approx_dp, pure_dp, zcdp
 from dpstream.errors import BudgetError, InvalidArgument, SettingsMissing
-from dpstream.events.calendar import Calendar, parse_moment
+from dpstream.events.calendar import Calendar, check_every, parse_moment
 from dpstream.events.count_settings import BUDGET, ENDS, missing
 from dpstream.events.discovery import Discovery, EventTally
 from dpstream.events.file_options import FileOptions
@@ -22,17 +22,14 @@ from dpstream.events.last_step import last_step
 from dpstream.events.measure import Measure
 from dpstream.events.release_table import TOTAL
 from dpstream.events.row_rules import RowFilter, RowRules
-from dpstream.events.tally import Late, Order, RowTally, TimeTally
+from dpstream.events.tally import Late, TimeTally
 from dpstream.events.timestamps import Timestamps
 from dpstream.events.windows import Window, windows_of
 from dpstream.mechanisms.base import Mechanism, NoiseLaw
 from dpstream.mechanisms.catalogue import mechanism_named
-from dpstream.release.settings import Neighbours, check_neighbours
 
-__all__ = ["ROW", "CountOptions", "budget_of"]
+__all__ = ["CountOptions", "budget_of"]
 
-#: The length of a step that makes every row a step.
-ROW = "row"
 #: The largest value that a row may have.
 MOST_PER_ROW = 2**40
 #: Rows are counted for so many steps at most where there is no horizon.
@@ -50,7 +47,7 @@ class CountOptions:
     measure, budget
         What a row adds, and what all releases together may give away.
     time, every
-        The column of timestamps and how long a step is; or None and "row": every row is a step.
+        The column of timestamps and how long a step is.
     time_format, time_zone
         See `Timestamps`.
     files
@@ -64,13 +61,11 @@ class CountOptions:
         with `until` the last step that has ended by the clock; else the last row's step.
     horizon, until
         How many steps there will ever be, or the date of the last; None and None: there is no last step.
-    order
-        See `Order`.
+    any_order
+        Whether rows come in any order; with a store they do.
     late
         With a store: what becomes of rows whose steps were released before, see `Late`. None: "next", but an input that
         looks like an old file, or like the whole log, is refused.
-    gaps
-        "refuse" to release steps without any row, or "warn" of them.
     whole_log
         With a store: every run gets the whole log, and the rows of released steps are those that were counted.
     user, max_contributions, max_users, fold_case
@@ -88,7 +83,7 @@ class CountOptions:
 
     measure: Measure
     budget: Budget
-    time: str | None = None
+    time: str
     every: str = "1d"
     time_format: str | None = None
     time_zone: str | None = None
@@ -98,16 +93,14 @@ class CountOptions:
     through: str | None = None
     horizon: int | None = None
     until: str | None = None
-    order: Order = "sorted"
+    any_order: bool = False
     late: Late | None = None
-    gaps: Literal["warn", "refuse"] = "warn"
     whole_log: bool = False
     user: str | None = None
     max_contributions: int = 1
     max_users: int = 1_000_000
     fold_case: bool = False
     mechanism: str | Mechanism | Callable[[int | None, NoiseLaw], Mechanism] = "auto"
-    neighbours: Neighbours = "add-remove"
     confidence: float = 0.95
     windows: tuple[Window, ...] = ()
     non_negative: bool = False
@@ -118,31 +111,24 @@ class CountOptions:
     discovery: Discovery | None = None
 
     def __post_init__(self) -> None:
-        if (self.time is None) != (self.every == ROW):
-            raise InvalidArgument("every", self.every, "'row' without `time`, and a length of time with it")
-        if self.time is None:
-            for argument in ("start", "through", "until"):
-                if getattr(self, argument) is not None:
-                    raise InvalidArgument(argument, getattr(self, argument), "used with `time`: rows have no dates")
+        check_every(self.every)
         for window in self.windows:
-            window.longest(self.step)
+            window.longest(self.every)
         if self.total and (not self.measure.by or TOTAL in self.measure.names):
             raise InvalidArgument("total", True, "used with `by`, and with no category that is called total")
-        if self.monotone and self.measure.signed:
+        if self.monotone and self.measure.value is not None:
             raise InvalidArgument(
                 "monotone", True, "left out with `value`: amounts may be negative, and totals may fall"
             )
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], order: Order | None = None) -> CountOptions:
+    def of(cls, settings: Mapping[str, Any]) -> CountOptions:
         """Check settings by name (see `count_settings`) and return what they mean.
 
         Parameters
         ----------
         settings
             Those that were given; what is not there, or None, has its default.
-        order
-            In which order rows come, if it is not for the settings to say.
 
         Raises
         ------
@@ -155,7 +141,6 @@ class CountOptions:
         lacking = missing(given)
         if lacking:
             raise SettingsMissing(missing=lacking)
-        side = check_neighbours(given.get("neighbours", "add-remove"))
         user, times = given.get("user"), given.get("max_contributions")
         discovery = Discovery.of(given)
         if discovery is None and (user is None) != (times is None):
@@ -164,9 +149,9 @@ class CountOptions:
         horizon, chosen = given.get("horizon"), given.get("mechanism", "auto")
         by_name = isinstance(chosen, str) and chosen != "auto"
         return cls(
-            measure=_measure(given, side),
+            measure=_measure(given),
             budget=budget_of(given),
-            time=given.get("time"),
+            time=given["time"],
             every=given.get("every", "1d"),
             time_format=given.get("time_format"),
             time_zone=given.get("time_zone"),
@@ -178,16 +163,14 @@ class CountOptions:
             # Without a store there is no other run: the last step to release is the last there is.
             until=given.get("until") if any(end in given for end in ENDS) else given.get("through"),
             # Files of a day hold late rows, in whatever order they came.
-            order=order or ("any" if given.get("any_order") or given.get("store") else "sorted"),
+            any_order=bool(given.get("any_order") or given.get("store")),
             late=_one_of("late", given.get("late"), ("next", "refuse", "drop")),
-            gaps=_one_of("gaps", given.get("gaps", "warn"), ("warn", "refuse")),
             whole_log=bool(given.get("whole_log")),
             user=user,
             max_contributions=1 if times is None else check_whole("max_contributions", times),
             max_users=check_whole("max_users", given.get("max_users", 1_000_000)),
             fold_case=bool(given.get("fold_case")),
             mechanism=partial(mechanism_named, chosen) if by_name else chosen,
-            neighbours=side,
             confidence=check_probability("confidence", given.get("confidence", 0.95)),
             windows=windows_of(given.get("windows", ())),
             non_negative=bool(given.get("non_negative")),
@@ -201,14 +184,9 @@ class CountOptions:
     @property
     def end(self) -> str | None:
         """Which step is the last to be released, in the words of `through`; None: the data decide."""
-        if self.through is not None or self.time is None or self.order == "late":
+        if self.through is not None:
             return self.through
         return "now" if self.store is not None or self.until is not None else None
-
-    @property
-    def step(self) -> str | None:
-        """How long a step is; None if steps have no dates."""
-        return None if self.time is None else self.every
 
     def row_filter(self) -> RowFilter:
         """Return what applies the rules to the rows of a run."""
@@ -221,7 +199,7 @@ class CountOptions:
         in_ledger: bool = False,
         series_start: pl.Series | None = None,
         calendar: Calendar | None = None,
-    ) -> RowTally | TimeTally:
+    ) -> TimeTally:
         """Return what adds the rows of a run up; nobody is limited yet.
 
         Parameters
@@ -236,8 +214,6 @@ class CountOptions:
             The steps from `start` on, if somebody has laid them out before.
         """
         horizon = ENDLESS if self.horizon is None else self.horizon
-        if self.time is None:
-            return RowTally(self.measure, None, horizon, seen, self.row_filter())
         zone = self.time_zone
         timestamps = Timestamps(self.time, self.time_format, zone)
         start = None if self.start is None else parse_moment("start", self.start, zone)
@@ -252,8 +228,8 @@ class CountOptions:
             start=calendar or start,
             until=None if self.until is None else parse_moment("until", self.until, zone, end_of_day=True),
             # A step that is open until it is closed takes rows until then.
-            through=None if self.order == "open" or in_ledger else through,
-            order=self.order,
+            through=None if in_ledger else through,
+            any_order=self.any_order,
             seen=seen,
             row_filter=self.row_filter(),
             late=(self.late or "next") if in_ledger else "drop",
@@ -291,7 +267,6 @@ class CountOptions:
             "time_format": self.time_format,
             "whole_log": self.whole_log or None,
             "late": self.late,
-            "gaps": self.gaps if self.gaps != "warn" else None,
             "confidence": self.confidence,
             "windows": [window.text for window in self.windows] or None,
             "non_negative": self.non_negative or None,
@@ -301,7 +276,7 @@ class CountOptions:
         return {name: value for name, value in settings.items() if value is not None}
 
 
-def _measure(given: Mapping[str, Any], side: Neighbours) -> Measure:
+def _measure(given: Mapping[str, Any]) -> Measure:
     value = given.get("value")
     if value is not None and "per_person" not in given:
         raise InvalidArgument("per_person", None, "given with `value`: the largest size of a value")
@@ -311,7 +286,6 @@ def _measure(given: Mapping[str, Any], side: Neighbours) -> Measure:
         unit=given.get("unit", 1),
         decimal=given.get("decimal", "."),
         clip=bool(given.get("clip")),
-        signed=value is not None and side == "add-remove",
         by=given.get("by"),
         categories=tuple(given.get("categories", ())),
         undeclared=_one_of("undeclared", given.get("undeclared", "refuse"), ("refuse", "other")),

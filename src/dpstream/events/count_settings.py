@@ -71,7 +71,6 @@ SETTINGS: dict[str, Setting] = {
     "epsilon": Setting("number", kept="run"),
     "delta": Setting("number", kept="run"),
     "mechanism": Setting(kept="run"),
-    "neighbours": Setting(kept="run"),
     "max_users": Setting("whole", kept="run"),
     "max_pairs": Setting("whole", kept="run"),
     # How files are read, and what is made of the releases.
@@ -83,7 +82,6 @@ SETTINGS: dict[str, Setting] = {
     "time_format": Setting(kept="default"),
     "any_order": Setting("flag", kept="run"),
     "late": Setting(kept="default"),
-    "gaps": Setting(kept="default"),
     "confidence": Setting("number", kept="default"),
     "windows": Setting("texts", kept="default"),
     "non_negative": Setting("flag", kept="default"),
@@ -159,8 +157,6 @@ def continued(given: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str, 
     {'time': 'when', 'rho': 0.5, 'until': '2026-12-31'}
     """
     replaced = {name for group in (ENDS, BUDGET) if any(name in given for name in group) for name in group}
-    if given.get("every") == "row" and "time" not in given:
-        replaced |= {"time", "start"}
     return {name: value for name, value in stored.items() if name not in replaced} | dict(given)
 
 
@@ -176,7 +172,7 @@ def missing(settings: Mapping[str, Any]) -> list[str]:
     if len(given) > 1:
         raise InvalidArgument("the end", " and ".join(f"`{end}`" for end in given), "given by one setting, not by two")
     found = []
-    if settings.get("time") is None and settings.get("every") != "row":
+    if settings.get("time") is None:
         found.append("time")
     if not given and not _ends_with_this_run(settings):
         found.append("end")

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dpstream.errors import HorizonExceeded, InvalidArgument, StreamHasOpenSteps
+from dpstream.errors import HorizonExceeded, InvalidArgument
 from dpstream.events.before_release import check_before_release
 from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.count_options import CountOptions
@@ -36,7 +36,7 @@ from dpstream.events.people import People
 from dpstream.events.released import Released
 from dpstream.events.run_table import RunTable
 from dpstream.events.step_sizes import check_parts, check_steps, said_by_steps
-from dpstream.events.tally import Order, RowTally, TimeTally
+from dpstream.events.tally import TimeTally
 from dpstream.events.timestamps import Timestamps
 from dpstream.events.windows import fitting_lengths
 from dpstream.mechanisms.base import Mechanism
@@ -60,8 +60,8 @@ class CountRun:
     """One run: `read` takes the rows, `open` makes the counter, `ingest` keeps them, `frames` gives the releases.
 
     With a store, rows go into open steps (`ingest`: one commit for each file, with who was counted and the file's
-    digest), and steps are then released in order. Where rows come again in every run (the whole log, rows as steps) or
-    without end, they are counted and released in one commit instead.
+    digest), and steps are then released in order. With `whole_log` rows come again in
+    every run, and are counted and released in one commit instead.
 
     Parameters
     ----------
@@ -104,15 +104,11 @@ class CountRun:
         self.seen = self.published = 0 if info is None else info.t
         self._series_start = None if info is None or self.store is None else series_start(self.store, info)
         kept = {} if info is None else kept_settings(info)
-        start = _first_step(options) or kept.get("start") if options.time else None
-        self.options = replace(options, start=start)
+        self.options = replace(options, start=_first_step(options) or kept.get("start"))
         if info is not None:
             check_same(info.name, fixed(kept), fixed(self.options.kept()))
-        self.first_from_data = options.time is not None and self.options.start is None
-        one_act = options.time is None or options.whole_log or options.order in ("late", "open")
-        self.in_ledger = options.store is not None and not one_act
-        if one_act and info is not None and info.t and info.position == info.t:
-            raise StreamHasOpenSteps(name=info.name)  # steps that were ingested have positions from 1 on
+        self.first_from_data = self.options.start is None
+        self.in_ledger = options.store is not None and not options.whole_log
         self.created = False
         self.waiting = 0
         self._closed: int | None = None
@@ -122,7 +118,7 @@ class CountRun:
         self._limit_people()
 
     @property
-    def tally(self) -> RowTally | TimeTally:
+    def tally(self) -> TimeTally:
         """What adds the rows up."""
         return self.intake.tally
 
@@ -163,12 +159,12 @@ class CountRun:
         self.tally.people = People(options.user, limit, remember=options.store is not None, fold_case=options.fold_case)
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any], order: Order | None = None) -> CountRun:
+    def of(cls, settings: Mapping[str, Any]) -> CountRun:
         """Begin a run from settings by name; what is not given comes from the stream in the store, if it is there.
 
         Parameters
         ----------
-        settings, order
+        settings
             See `CountOptions.of`. Without a name it is the only stream of the store.
 
         Raises
@@ -181,12 +177,12 @@ class CountRun:
         given = {name: value for name, value in settings.items() if value is not None}
         store = store_at(None if given.get("store") is None else Path(given["store"]))
         if store is None:
-            return cls._made(CountOptions.of(given, order))
+            return cls._made(CountOptions.of(given))
         try:
             given["name"] = given.get("name") or only_stream(store)
             info = stream_named(store, given["name"])
             stored = {} if info is None else stream_settings(store, info)
-            return cls._made(CountOptions.of(continued(given, stored), order), store)
+            return cls._made(CountOptions.of(continued(given, stored)), store)
         except BaseException:
             store.close()
             raise
@@ -199,7 +195,7 @@ class CountRun:
 
         return DiscoveryRun(options, store)
 
-    def _tally(self) -> RowTally | TimeTally:
+    def _tally(self) -> TimeTally:
         """What adds the rows up, nobody limited yet."""
         return self.options.tally(self.seen, in_ledger=self.in_ledger, series_start=self._series_start)
 
@@ -223,7 +219,6 @@ class CountRun:
             shape=(len(options.measure.names),) if options.measure.by else (),
             per_person=options.measure.most * options.max_contributions,
             mechanism=self._mechanism(horizon),
-            neighbours=options.neighbours,
             windows=self._windows(info),
         )
         self._check_steps(settings)
@@ -247,7 +242,7 @@ class CountRun:
         tally, counter = self.tally, self.counter
         if (tally.rows, tally.steps) == self._checked:
             return
-        if isinstance(tally, TimeTally) and self.in_ledger:
+        if self.in_ledger:
             room = counter.open_steps if isinstance(counter, DurableCounter) else check_open_steps(None, settings)
             check_parts(tally, settings, self.closed, room)
         else:
@@ -262,7 +257,7 @@ class CountRun:
         """The windows that the mechanism is fitted to: those of the stream, or of the first run if it is new."""
         if info is not None and self.store is not None:
             return self.store.settings(info.name).windows
-        return fitting_lengths(self.options.windows, self.options.step, self.horizon)
+        return fitting_lengths(self.options.windows, self.options.every, self.horizon)
 
     # -- releasing ----------------------------------------------------------------------------------------------------
 
@@ -280,7 +275,7 @@ class CountRun:
     def closed(self) -> int:
         """How many steps are to be released, those of earlier runs included."""
         tally = self.tally
-        if not isinstance(tally, TimeTally) or not self.in_ledger:
+        if not self.in_ledger:
             return max(tally.steps, self.seen)
         if self._closed is None:  # the clock is looked at once: what is said holds for what is released
             assert tally.calendar is not None  # noqa: S101
@@ -301,7 +296,7 @@ class CountRun:
             See `check_before_release`.
         """
         tally = self.tally
-        if isinstance(tally, TimeTally) and tally.calendar is None:
+        if tally.calendar is None:
             raise InvalidArgument("start", None, "given where there are no rows: a date of the first step")
         if self.published == self.seen:
             check_before_release(self)
@@ -310,12 +305,9 @@ class CountRun:
         if self.counter is not None:
             self._check_steps(self.settings)
         else:
-            if isinstance(tally, TimeTally) and tally.calendar is not None:
-                first = tally.calendar.shown(0, 1)[0].isoformat()
-                self.options = replace(self.options, start=first, time_format=tally.timestamps.time_format)
+            first = tally.calendar.shown(0, 1)[0].isoformat()
+            self.options = replace(self.options, start=first, time_format=tally.timestamps.time_format)
             self._open_counter()
-        if isinstance(tally, RowTally) and self.seen and self.published == self.seen:
-            self._recognise()
         return self.settings
 
     @property
@@ -329,7 +321,6 @@ class CountRun:
         if not self.in_ledger:
             return
         assert isinstance(self.counter, DurableCounter)  # noqa: S101
-        assert isinstance(self.tally, TimeTally)  # noqa: S101
         parts, self.tally.parts = self.tally.parts, []
         for part, named in zip(parts, self.intake.take_names(), strict=True):
             self.waiting += int(part.rows[max(self.closed - part.first, 0) :].sum())
@@ -374,16 +365,6 @@ class CountRun:
             self.published += count
             yield values
 
-    def _recognise(self) -> None:
-        """Compare the rows that were released before with what was counted then."""
-        counter = self.counter
-        assert isinstance(counter, DurableCounter)  # noqa: S101
-        if self.tally.people is not None:
-            return
-        for first in range(0, min(self.seen, self.tally.steps), PIECE):
-            count = min(PIECE, self.seen - first, self.tally.steps - first)
-            counter.extend(self.tally.inputs(first, count), first)
-
     def _contributions(self, count: int) -> tuple[NDArray[np.uint64], NDArray[np.int64]] | None:
         """Who is counted in the next steps, by fingerprint, and how many of their rows."""
         last = self.published + count
@@ -403,7 +384,7 @@ class CountRun:
     def old_rows(self) -> OldRows:
         """What is known about rows whose steps were released in earlier runs; they are not counted (again)."""
         tally = self.tally
-        if not isinstance(tally, TimeTally) or not tally.old:
+        if not tally.old:
             return OldRows(0)
         assert self.store is not None  # noqa: S101
         return compare_with_recorded(
@@ -424,7 +405,7 @@ class CountRun:
             label,
             rows_per_person=options.max_contributions if options.user else None,
             confidence=options.confidence,
-            windows={window.words: window.longest(options.step) for window in options.windows},
+            windows={window.words: window.longest(options.every) for window in options.windows},
             unit=options.measure.reader.unit,
             dates_from_data=self._dates_from_data,
         )
@@ -437,8 +418,7 @@ class CountRun:
     @cached_property
     def table(self) -> RunTable:
         """What makes tables of the releases, once the counter is open."""
-        calendar = self.tally.calendar if isinstance(self.tally, TimeTally) else None
-        return RunTable(self.options, self.settings, calendar, self.store, self.seen, keep=self.keeps_values)
+        return RunTable(self.options, self.settings, self.tally.calendar, self.store, self.seen, keep=self.keeps_values)
 
     def released(self) -> Released:
         """Return all releases with what they are of, those before this run too; only with `keeps_values`."""

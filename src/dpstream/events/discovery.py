@@ -75,10 +75,6 @@ class Discovery:
             raise BudgetError(
                 "rho", given["rho"], f"left out with `discover`: give `epsilon` and `delta`, {_WHY_DELTA}"
             )
-        if given.get("time") is None:
-            raise InvalidArgument("time", None, "given with `discover`: the column that says when a row happened")
-        if given.get("neighbours", "add-remove") != "add-remove":
-            raise InvalidArgument("neighbours", given["neighbours"], "add-remove with `discover`")
         for name, what in (
             ("by", "the column of names"),
             ("user", "the column of user ids: a name is published once enough people have brought it"),

@@ -16,7 +16,6 @@ from dpstream.events.discovery_table import NamesTable
 from dpstream.events.kept_stream import check_same
 from dpstream.events.people import People
 from dpstream.events.released_names import ReleasedNames, released_names
-from dpstream.events.tally import TimeTally
 from dpstream.events.windows import fitting_lengths
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.release.names_protection import NamesProtection
@@ -93,7 +92,7 @@ class DiscoveryRun(CountRun):
     def _lengths(self, info: StreamInfo | None) -> tuple[int, ...]:
         if info is not None and self.store is not None:
             return self.store.open_settings(info.name).windows
-        return fitting_lengths(self.options.windows, self.options.step, self.horizon)
+        return fitting_lengths(self.options.windows, self.options.every, self.horizon)
 
     def _check_steps(self, settings: object) -> None:
         """Steps of names are as large as they like."""
@@ -115,7 +114,6 @@ class DiscoveryRun(CountRun):
         if not self.in_ledger:
             return
         assert isinstance(self.counter, DurableNames)  # noqa: S101
-        assert isinstance(self.tally, TimeTally)  # noqa: S101
         parts, self.tally.parts = self.tally.parts, []
         for part, named in zip(parts, self.intake.take_names(), strict=True):
             self.waiting += int(part.rows[max(self.closed - part.first, 0) :].sum())
@@ -159,7 +157,7 @@ class DiscoveryRun(CountRun):
             label,
             rows_per_person=self.discovery.per_name,
             confidence=options.confidence,
-            windows={window.words: window.longest(options.step) for window in options.windows},
+            windows={window.words: window.longest(options.every) for window in options.windows},
             dates_from_data=self._dates_from_data,
         )
 
@@ -172,10 +170,9 @@ class DiscoveryRun(CountRun):
     def names_table(self) -> NamesTable:
         """What makes tables of the releases, once the counter is open."""
         options = self.options
-        calendar = self.tally.calendar if isinstance(self.tally, TimeTally) else None
         return NamesTable(
             self.settings,
-            calendar,
+            self.tally.calendar,
             confidence=options.confidence,
             windows=options.windows,
             non_negative=options.non_negative,

@@ -40,26 +40,14 @@ def found_before(run: CountRun) -> Iterator[Finding]:
     options, tally = run.options, run.tally
     if not run.seen:
         yield from dangers(options.budget, options.max_users if options.user and options.store else None)
-    if options.time is None:
-        counts = options.measure.value is None and options.measure.by is None
-        yield Finding(
-            "every row is a step and counts 1, so that the steps are the true total: nothing is protected."
-            if counts
-            else "every row is a step: how many rows there are is published, and only what they say is protected."
-        )
-    if not isinstance(tally, TimeTally) or tally.calendar is None:
+    if tally.calendar is None:
         return
     if run.first_from_data:
         yield Finding(
             f"the first step ({tally.calendar.shown(0, 1)[0]}) was taken from the data: it shows when the first person"
             " came. `start` avoids that."
         )
-    if options.order == "late":
-        yield Finding(
-            "steps are released when a row of a later one arrives: when releases appear and how many there are shows"
-            " when people came. through='now' lets the clock close steps."
-        )
-    elif run.last_from_data and tally.steps:
+    if run.last_from_data and tally.steps:
         yield Finding(
             f"the last step ({tally.calendar.shown(tally.steps - 1, 1)[0]}) was taken from the data: it shows when the"
             " last person came. `through` avoids that."
@@ -72,7 +60,7 @@ def found_before(run: CountRun) -> Iterator[Finding]:
             " such as time_zone='Europe/Vienna'.",
             warning=False,
         )
-    if options.store is not None and options.order not in ("late", "open"):
+    if options.store is not None:
         yield from _gaps(run, tally)
     yield from _end(run, tally)
 
@@ -110,7 +98,7 @@ def _gaps(run: CountRun, tally: TimeTally) -> Iterator[Finding]:
     if len(empty) and tally.calendar is not None:
         steps = steps_in_words(tally.calendar, empty)
         they = "it is" if len(empty) == 1 else "they are"
-        yield Finding(f"no rows for {steps}: released as {they} (gaps='refuse' stops instead).")
+        yield Finding(f"no rows for {steps}: released as {they}. Which steps have no rows is not for publication.")
 
 
 def _end(run: CountRun, tally: TimeTally) -> Iterator[Finding]:
@@ -151,8 +139,7 @@ def found_afterwards(run: CountRun) -> Iterator[Finding]:
     for column, skipped in tally.filter.skipped.items():
         are = "is" if skipped == 1 else "are"
         yield Finding(f"{number(skipped, 'row')} with an empty cell in {column!r} {are} not counted (missing='skip').")
-    if isinstance(tally, TimeTally):
-        yield from _rows_elsewhere(run, tally)
+    yield from _rows_elsewhere(run, tally)
     if tally.clipped:
         measure = run.options.measure
         least, most = measure.reader.shown(measure.least), measure.reader.shown(measure.most)
@@ -169,8 +156,6 @@ def _rows_elsewhere(run: CountRun, tally: TimeTally) -> Iterator[Finding]:
         yield _late(run, tally)
     elif tally.old:
         yield from _old(run)
-    if tally.late:
-        yield Finding(f"{number(tally.late, 'row')} came too late, for steps already released, and were not counted.")
     if tally.before:
         were = "was" if tally.before == 1 else "were"
         yield Finding(f"{number(tally.before, 'row')} from before the first step {were} not counted.")

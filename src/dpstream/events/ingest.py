@@ -16,13 +16,11 @@ from dpstream.errors import (
     BatchConflict,
     DpstreamError,
     InvalidArgument,
-    StepsWithoutRows,
     StoreError,
     StreamEnded,
     StreamUnknown,
     TooManyPeople,
 )
-from dpstream.events.before_release import steps_in_words
 from dpstream.events.calendar import Calendar, parse_moment
 from dpstream.events.count_options import CountOptions
 from dpstream.events.kept_stream import kept_settings, series_start, stream_named, stream_settings
@@ -124,7 +122,7 @@ class StreamIngest:
         if not said.get("time") or "start" not in said or said.get("whole_log"):
             raise InvalidArgument("name", name, "a stream of dated rows, begun by dpstream count without --whole-log")
         self._store = store
-        self._options = CountOptions.of(stream_settings(store, info) | {"store": store.path, "name": name}, "any")
+        self._options = CountOptions.of(stream_settings(store, info) | {"store": store.path, "name": name})
         self._calendar = Calendar(self._options.every, parse_moment("start", said["start"], self._options.time_zone))
         self._series_start = series_start(store, info)
         people = {} if info.people is None else {"people": info.people}
@@ -210,17 +208,11 @@ class StreamIngest:
     def close_steps(self, now: dt.datetime | None = None) -> int:
         """Release every step that has ended by the clock, with rows or without; return how many that are.
 
-        Nothing is released if the clock went back. Steps without rows are refused (`StepsWithoutRows`) where the stream
-        was begun with gaps='refuse'.
+        Nothing is released if the clock went back.
         """
         done, ended = self._counter.t, self._ended(now)
         if ended <= done:
             return 0
-        if self._options.gaps == "refuse":
-            rows = self._store.true_data.open_steps(self._options.name, done + 1, ended).rows
-            empty = done + np.flatnonzero(rows == 0)
-            if len(empty):
-                raise StepsWithoutRows(steps=steps_in_words(self._calendar, empty))
         self._counter.release_through(ended)
         return self._counter.t - done
 
@@ -235,7 +227,6 @@ class StreamIngest:
         tally = self._options.tally(
             self._counter.t, in_ledger=True, series_start=self._series_start, calendar=self._calendar
         )
-        assert isinstance(tally, TimeTally)  # noqa: S101
         if limited and self._options.user is not None:
             limit = self._people_limit()
             tally.people = People(self._options.user, limit, remember=True, fold_case=self._options.fold_case)

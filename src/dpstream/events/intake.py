@@ -11,7 +11,7 @@ from dpstream.errors import BatchConflict, ColumnMissing, FileChanged, InvalidAr
 from dpstream.events.content_digest import file_digest
 from dpstream.events.file_options import FileOptions
 from dpstream.events.tables import STDIN, Table, tables
-from dpstream.events.tally import RowTally, TimeTally
+from dpstream.events.tally import TimeTally
 
 __all__ = ["Intake"]
 
@@ -40,9 +40,7 @@ class Intake:
         The sources that were counted before, and were not counted again.
     """
 
-    def __init__(
-        self, files: FileOptions, tally: RowTally | TimeTally, is_known: Callable[[bytes, bytes], bool] | None
-    ) -> None:
+    def __init__(self, files: FileOptions, tally: TimeTally, is_known: Callable[[bytes, bytes], bool] | None) -> None:
         self._files = files
         self.tally = tally
         self._is_known = is_known
@@ -130,7 +128,7 @@ class Intake:
 
     def _end_of(self, named: Named | None) -> None:
         """Keep what a source adds apart."""
-        if self._is_known is not None and isinstance(self.tally, TimeTally):
+        if self._is_known is not None:
             self.tally.cut()
             self._names.append(named)
 

@@ -69,7 +69,7 @@ def stream_settings(store: Store, info: StreamInfo) -> dict[str, Any]:
         return kept | budget | end | {"max_pairs": info.people, "mechanism": found.mechanism}
     settings = store.settings(info.name)
     room = {} if info.people is None else {"max_users": info.people}
-    return kept | budget | end | room | {"mechanism": settings.mechanism, "neighbours": settings.neighbours}
+    return kept | budget | end | room | {"mechanism": settings.mechanism}
 
 
 def series_start(store: Store, info: StreamInfo) -> pl.Series | None:

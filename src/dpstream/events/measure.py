@@ -36,7 +36,7 @@ class Measure:
     Attributes
     ----------
     value
-        A column of amounts; without one every row counts 1.
+        A column of amounts, which may be negative; without one every row counts 1.
     per_person
         The largest size of an amount, in the same words as the column: 200 for amounts up to 200.00.
     unit
@@ -45,8 +45,6 @@ class Measure:
         What stands before the fraction of an amount in text: "." or ",".
     clip
         Whether an amount beyond the limit counts as the limit; otherwise it is refused.
-    signed
-        Whether amounts may be negative.
     by, categories
         A column that says which category a row belongs to, and the categories there are: they must be declared, since
         which categories turn up is something about the people in the data.
@@ -61,7 +59,6 @@ class Measure:
     unit: int | float | str | Decimal = 1
     decimal: DecimalMark = "."
     clip: bool = False
-    signed: bool = False
     by: str | None = None
     categories: tuple[str, ...] = ()
     undeclared: Literal["refuse", "other"] = "refuse"
@@ -99,7 +96,7 @@ class Measure:
     @property
     def least(self) -> int:
         """The smallest number of units that a row may add."""
-        return -self.most if self.signed else 0
+        return -self.most
 
     @property
     def columns(self) -> list[str]:

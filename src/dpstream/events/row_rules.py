@@ -30,8 +30,7 @@ class RowRules:
 
     Guarantee
     ---------
-    Whether a row is counted depends on this row alone, so rows that are left out cost no privacy. Where every row is a
-    step, a row that is left out is a step that adds nothing: how many rows there are does not depend on what they say.
+    Whether a row is counted depends on this row alone, so rows that are left out cost no privacy.
     """
 
     where: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from dpstream.errors import InputOutOfBound, RowsTooFarAhead, SourceDamaged
-from dpstream.events.tally import Tally, TimeTally
+from dpstream.events.tally import TimeTally
 from dpstream.release.settings import StreamSettings
 
 __all__ = ["check_parts", "check_steps", "said_by_steps"]
@@ -17,7 +17,7 @@ __all__ = ["check_parts", "check_steps", "said_by_steps"]
 PIECE = 1 << 15
 
 
-def check_steps(tally: Tally, settings: StreamSettings, first: int) -> None:
+def check_steps(tally: TimeTally, settings: StreamSettings, first: int) -> None:
     """Check the inputs of all steps of a tally from `first` (from 0) on.
 
     Raises

@@ -35,8 +35,6 @@ def tables(
     *,
     files: FileOptions = FileOptions(),  # noqa: B008 - it never changes
     report: Callable[[int], object] = lambda _: None,
-    at_once: bool = False,
-    idle: Callable[[], float | None] | None = None,
     note: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Table]:
     """These columns of these sources, in order, a bounded number of rows at a time.
@@ -51,10 +49,6 @@ def tables(
         How the sources are written.
     report
         Called with the number of bytes read so far, of all sources together.
-    at_once
-        Give rows as they arrive (for a pipe).
-    idle
-        Called while a pipe has nothing to read; it returns after how many seconds it is to be called again.
     note
         Called with a sentence for each thing that was recognised and is not the usual: a semicolon between fields.
 
@@ -79,7 +73,7 @@ def tables(
             report(done)
 
         with ExitStack() as stack:
-            stream = stack.enter_context(_open(source, idle))
+            stream = stack.enter_context(_open(source))
             name = "standard input" if source == STDIN else source
             if kind in ("parquet", "xlsx"):
                 # Its end says what is in it: a pipe is kept, in memory, so that nothing is written in the clear.
@@ -94,7 +88,6 @@ def tables(
                     name,
                     header=kind != "jsonl",
                     report=so_far,
-                    at_once=at_once,
                     separator=files.separator or ("\t" if kind == "tsv" else None),
                     codec=files.codec,
                     columns=columns,
@@ -103,16 +96,16 @@ def tables(
                 yield from _lines(pieces, name, columns) if kind == "jsonl" else _records(pieces, name, columns)
 
 
-def _open(source: str, idle: Callable[[], float | None] | None) -> BinaryIO:
+def _open(source: str) -> BinaryIO:
     if source == STDIN:
         # A reader of our own: closing it must not close the program's standard input.
         if _has_fileno():
-            return interruptible(sys.stdin.fileno(), idle)
+            return interruptible(sys.stdin.fileno())
         return io.BufferedReader(io.BytesIO(sys.stdin.buffer.read()))
     try:
         if Path(source).is_dir():
             raise SourceMissing(source=source, reason="is a folder, not a file")
-        return interruptible(source, idle)
+        return interruptible(source)
     except OSError as error:
         raise SourceMissing(source=source, reason=(error.strerror or str(error)).lower()) from None
 

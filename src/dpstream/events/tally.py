@@ -1,8 +1,7 @@
-"""Adds rows up to one input for each step: a step is a stretch of time, or every row is a step of its own."""
+"""Adds rows up to one input for each step, which is a stretch of time."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from dpstream.errors import HorizonExceeded, RowRefused, SourceDamaged
+from dpstream.errors import RowRefused, SourceDamaged
 from dpstream.events.calendar import Calendar
 from dpstream.events.measure import Measure
 from dpstream.events.people import CONTRIBUTIONS, People
@@ -19,13 +18,10 @@ from dpstream.events.row_rules import RowFilter, RowRules
 from dpstream.events.tables import Table
 from dpstream.events.timestamps import Timestamps
 
-__all__ = ["Late", "Order", "Part", "RowTally", "Tally", "TimeTally"]
+__all__ = ["Late", "Part", "TimeTally"]
 
 #: Far above what a step may hold, far enough below 2^63 that one more table cannot pass it unseen.
 FARTHEST = 1 << 61
-#: "sorted": a row of an earlier step is a mistake. "any": rows come in any order. "late": a row closes all steps before
-#: its own, and rows for closed steps are late. "open": rows come in any order until `TimeTally.close` says otherwise.
-Order = Literal["sorted", "any", "late", "open"]
 #: What becomes of rows whose steps were released in an earlier run: counted in the first step that is not, refused, or
 #: left out.
 Late = Literal["next", "refuse", "drop"]
@@ -41,153 +37,27 @@ class Part:
     contributions: pl.DataFrame
 
 
-class Tally(ABC):
-    """Adds rows up to steps.
-
-    Attributes
-    ----------
-    rows
-        How many rows were taken; those that `filter` leaves out are not included, unless they are steps.
-    filter
-        Leaves out the rows that are not to be counted, before anything else looks at them.
-    clipped
-        How many rows had an amount beyond the limit, and count as the limit.
-    contributions
-        Whose rows were counted in which step, since it was last emptied.
-    """
-
-    def __init__(
-        self, measure: Measure, people: People | None, horizon: int, row_filter: RowFilter | None = None
-    ) -> None:
-        self.measure = measure
-        self.filter = row_filter or RowFilter(RowRules(), measure)
-        self.people = people
-        self.horizon = horizon
-        self.rows = self.clipped = 0
-        self.contributions = CONTRIBUTIONS.to_frame()
-
-    @property
-    @abstractmethod
-    def columns(self) -> list[str]:
-        """The columns that are read."""
-
-    @property
-    @abstractmethod
-    def steps(self) -> int:
-        """How many steps there are so far."""
-
-    @abstractmethod
-    def take(self, table: Table) -> None:
-        """Add some rows, all of them or, with an error, none."""
-
-    @abstractmethod
-    def inputs(self, first: int, count: int) -> NDArray[np.int64]:
-        """The inputs of these steps (the first is 0): one row each, one entry a category if there are any."""
-
-    @property
-    def rows_read(self) -> int:
-        """How many rows were read, those that are left out included."""
-        return self.rows + self.filter.outside + self.filter.skipped.total()
-
-    def _columns(self) -> list[str]:
-        return self.measure.columns + ([self.people.column] if self.people else [])
-
-    def _amounts_of(self, table: Table) -> NDArray[np.int64] | None:
-        """What each row adds, None if each adds 1; those that were clipped are counted."""
-        amounts = self.measure.amounts(table)
-        if amounts is None:
-            return None
-        self.clipped += amounts.clipped
-        return amounts.units
-
-    def _kept(self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.bool_] | None:
-        """Which of these rows count, if people are limited."""
-        if self.people is None or not rows.size:
-            return None
-        kept, found = self.people.kept(table, steps, rows)
-        self.contributions = self.contributions.vstack(found)
-        return kept
-
-
-class RowTally(Tally):
-    """Every row is a step; a row that may not be counted is a step that adds nothing.
-
-    That holds for rows that the filter leaves out as well: how many steps there are must not depend on what rows say.
-    """
-
-    def __init__(
-        self,
-        measure: Measure,
-        people: People | None,
-        horizon: int,
-        seen: int = 0,
-        row_filter: RowFilter | None = None,
-    ) -> None:
-        super().__init__(measure, people, horizon, row_filter)
-        self.seen = seen
-        self._amounts: list[NDArray[np.int64]] = []
-        self._places: list[NDArray[np.int64]] = []
-
-    @property
-    def columns(self) -> list[str]:
-        return self._columns() + self.filter.columns
-
-    @property
-    def steps(self) -> int:
-        return self.rows
-
-    @property
-    def rows_read(self) -> int:
-        return self.rows
-
-    def take(self, table: Table) -> None:
-        height = table.frame.height
-        if self.rows + height > self.horizon:
-            raise HorizonExceeded(horizon=self.horizon, step=self.rows + height)
-        table = self.filter.apply(table)
-        at = np.arange(height) if table.places is None else table.places
-        amounts = np.zeros(height, dtype=np.int64)
-        added, categories = self._amounts_of(table), self.measure.places(table)
-        amounts[at] = 1 if added is None else added
-        # Rows that were counted in an earlier run were asked about then.
-        new = np.flatnonzero(at >= self.seen - self.rows)
-        kept = self._kept(table, self.rows + at[new], new)
-        if kept is not None:
-            amounts[at[new[~kept]]] = 0
-        # Held until all was read: in as few bytes as will do.
-        self._amounts.append(amounts.astype(np.min_scalar_type(-self.measure.most - 1)))
-        if categories is not None:
-            places = np.zeros(height, dtype=np.min_scalar_type(len(self.measure.names)))
-            places[at] = categories
-            self._places.append(places)
-        self.rows += height
-
-    def inputs(self, first: int, count: int) -> NDArray[np.int64]:
-        amounts = _slice(self._amounts, first, count)
-        if not self.measure.by:
-            return amounts
-        inputs = np.zeros((count, len(self.measure.names)), dtype=np.int64)
-        inputs[np.arange(count), _slice(self._places, first, count)] = amounts
-        return inputs
-
-
-class TimeTally(Tally):
-    """A step is a stretch of time; steps without rows add nothing.
+class TimeTally:
+    """Adds rows up to steps; steps without rows add nothing.
 
     Parameters
     ----------
+    measure, people
+        What a row adds; and who is limited, if anybody is.
+    horizon
+        How many steps there may be.
     timestamps, every
         How to read a row's time, and how long a step is.
     start
         A moment of the first step, or the calendar that begins with it; None: the first row's moment, or with
-        order="any" the earliest row's.
+        `any_order` the earliest row's.
     until
         A moment of the last step there may be, instead of a horizon.
     through
         Says how many steps are to be released once the calendar is known, whatever the data hold; None: up to the
         last row's step. Rows of later steps are left out, and nobody's limit is used up by them.
-    order
-        See `Order`.
+    any_order
+        Whether rows come in any order; otherwise a row of an earlier step than the row before it is a mistake.
     seen, late
         So many steps were released before, and what becomes of their rows. They are also added up apart, to be
         recognised.
@@ -195,12 +65,19 @@ class TimeTally(Tally):
         When the first of the streams began that this one goes on with: rows since then are late, too.
     past_the_end
         What can be done about rows after the last step there may be, for the message.
+    row_filter
+        Leaves out the rows that are not to be counted, before anything else looks at them.
 
     Attributes
     ----------
-    before, after, late
-        How many rows were left out because their step is before the first, after the last that is to be released, or
-        closed in this run.
+    rows
+        How many rows were taken; those that `filter` leaves out are not included.
+    clipped
+        How many rows had an amount beyond the limit, and count as the limit.
+    contributions
+        Whose rows were counted in which step, since it was last emptied.
+    before, after
+        How many rows were left out because their step is before the first, or after the last that is to be released.
     old
         How many rows are of steps that were released in an earlier run.
     parts
@@ -218,39 +95,49 @@ class TimeTally(Tally):
         start: pl.Series | Calendar | None = None,
         until: pl.Series | None = None,
         through: Callable[[Calendar, int], int] | None = None,
-        order: Order = "sorted",
+        any_order: bool = False,
         seen: int = 0,
         late: Late = "drop",
         past_the_end: str = "",
         series_start: pl.Series | None = None,
         row_filter: RowFilter | None = None,
     ) -> None:
-        super().__init__(measure, people, horizon, row_filter)
+        self.measure = measure
+        self.filter = row_filter or RowFilter(RowRules(), measure)
+        self.people = people
+        self.horizon = horizon
+        self.rows = self.clipped = 0
+        self.contributions = CONTRIBUTIONS.to_frame()
         self._past_the_end = past_the_end
         self._series_start = None if series_start is None or late == "drop" else series_start
         self._old_rows = late
         self.parts: list[Part] = []
         self._timestamps = timestamps
         self._every = every
-        self._order = order
+        self._any_order = any_order
         self.seen = seen
         self._fixed = start is not None
         self._until = until
         self._through = through
         self._most: int | None = None
-        self._closed = 0
         self.calendar = Calendar(every, start) if isinstance(start, pl.Series) else start
         self._width = max(len(measure.names), 1)
         self._sums = np.zeros((0, self._width), dtype=np.int64)
         self._rows_of = np.zeros(0, dtype=np.int64)
         self._steps = 0
         self._last = 0
-        self.before = self.after = self.late = self.old = 0
+        self.before = self.after = self.old = 0
         self._limit()
 
     @property
     def columns(self) -> list[str]:
+        """The columns that are read."""
         return [self._timestamps.column, *self._columns(), *self.filter.columns]
+
+    @property
+    def rows_read(self) -> int:
+        """How many rows were read, those that are left out included."""
+        return self.rows + self.filter.outside + self.filter.skipped.total()
 
     @property
     def timestamps(self) -> Timestamps:
@@ -259,28 +146,18 @@ class TimeTally(Tally):
 
     @property
     def steps(self) -> int:
+        """How many steps there are so far."""
         return self._steps if self._most is None else self._most
 
-    @property
-    def data_steps(self) -> int:
-        """How many steps there are up to the last that has a row."""
-        return self._steps
-
-    def close(self, steps: int) -> None:
-        """Count no further row of the first `steps` steps."""
-        self._closed = max(self._closed, steps)
-        self._make_room(self._closed)
-        if self.calendar is not None:
-            self.calendar.lay_out(self._closed)
-
     def take(self, table: Table) -> None:
+        """Add some rows, all of them or, with an error, none."""
         table = self.filter.apply(table)
         if not table.frame.height:
             return
         moments = self._timestamps.read(table)
         amounts, places = self._amounts_of(table), self.measure.places(table)
         if self.calendar is None:
-            self.calendar = Calendar(self._every, moments[:1] if self._order != "any" else _earliest(moments))
+            self.calendar = Calendar(self._every, _earliest(moments) if self._any_order else moments[:1])
             self._limit()
         height = table.frame.height
         if not self._columns() and self._take_sorted(moments):
@@ -289,11 +166,11 @@ class TimeTally(Tally):
         steps = self._placed(table, moments)
         rows = self._since_the_start(steps, moments) if steps.min() < 0 else np.arange(height)
         self.before += height - rows.size
-        if rows.size and self._order in ("sorted", "late"):
-            rows = self._in_order(table, steps, rows, moments)
+        if rows.size and not self._any_order:
+            self._check_order(table, steps, rows, moments)
         if self._old_rows == "refuse":
             self._refuse_old(table, steps, rows, moments)
-        rows = self._not_closed(steps, rows)
+        rows = self._to_release(steps, rows)
         if rows.size < height:
             steps = steps[rows]
             amounts = None if amounts is None else amounts[rows]
@@ -316,6 +193,7 @@ class TimeTally(Tally):
         self._add(cells, amounts)
 
     def inputs(self, first: int, count: int) -> NDArray[np.int64]:
+        """The inputs of these steps (the first is 0): one row each, one entry a category if there are any."""
         inputs = self._sums[first : first + count]
         return inputs if self.measure.by else inputs[:, 0]
 
@@ -342,6 +220,25 @@ class TimeTally(Tally):
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
+    def _columns(self) -> list[str]:
+        return self.measure.columns + ([self.people.column] if self.people else [])
+
+    def _amounts_of(self, table: Table) -> NDArray[np.int64] | None:
+        """What each row adds, None if each adds 1; those that were clipped are counted."""
+        amounts = self.measure.amounts(table)
+        if amounts is None:
+            return None
+        self.clipped += amounts.clipped
+        return amounts.units
+
+    def _kept(self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.bool_] | None:
+        """Which of these rows count, if people are limited."""
+        if self.people is None or not rows.size:
+            return None
+        kept, found = self.people.kept(table, steps, rows)
+        self.contributions = self.contributions.vstack(found)
+        return kept
+
     def _take_sorted(self, moments: pl.Series) -> bool:
         """Count rows that are in order by looking for the steps among them: a look a step, not one a row.
 
@@ -353,7 +250,7 @@ class TimeTally(Tally):
         first, last = self.calendar.steps(moments.gather([0, moments.len() - 1])).tolist()
         if self._old_rows == "refuse" and first < self.seen:
             return False
-        if first < self._closed or last >= self._end or (self._order in ("sorted", "late") and first < self._last):
+        if first < 0 or last >= self._end or (not self._any_order and first < self._last):
             return False
         self._reach(last + 1)
         counts = self.calendar.counts(moments, first, last)
@@ -419,19 +316,16 @@ class TimeTally(Tally):
         """The number of steps that rows are counted for."""
         return self.horizon if self._most is None else self._most
 
-    def _not_closed(self, steps: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The rows whose steps are neither closed nor after the last that is to be released."""
-        theirs = steps[rows]
-        closed = (theirs < self._closed) & (theirs >= self.seen)
-        after = theirs >= self._end
-        self.late += int(closed.sum())
+    def _to_release(self, steps: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The rows whose steps are not after the last that is to be released."""
+        after = steps[rows] >= self._end
         self.after += int(after.sum())
-        return rows[~(closed | after)] if closed.any() or after.any() else rows
+        return rows[~after] if after.any() else rows
 
     def _placed(self, table: Table, moments: pl.Series) -> NDArray[np.int64]:
         """The step of each row, within the horizon."""
         assert self.calendar is not None  # noqa: S101
-        if self._order == "any" and not self._fixed:
+        if self._any_order and not self._fixed:
             self._back_to(_earliest(moments))
         steps = self.calendar.steps(moments)
         if steps.max() >= self.horizon:
@@ -469,28 +363,20 @@ class TimeTally(Tally):
             self.calendar.lay_out(self._most)
             self._make_room(self._most)
 
-    def _in_order(
-        self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp], moments: pl.Series
-    ) -> NDArray[np.intp]:
-        """The rows that are not of an earlier step than one before them; or an error that names the first that is."""
+    def _check_order(self, table: Table, steps: NDArray[np.int64], rows: NDArray[np.intp], moments: pl.Series) -> None:
+        """Refuse a row of an earlier step than the row before it."""
         theirs = steps[rows]
-        if theirs[0] >= self._last and (theirs[1:] >= theirs[:-1]).all():
-            self._last = int(theirs[-1])
-            return rows
-        furthest = np.maximum.accumulate(np.maximum(theirs, self._last))
-        early = theirs < furthest
-        if self._order == "sorted":
+        early = theirs < np.concatenate([[self._last], theirs[:-1]])
+        if early.any():
             row = int(rows[early.argmax()])
             raise RowRefused(
                 where=table.where(row),
                 column=self._timestamps.column,
                 given=str(moments[row]),
-                allowed="rows in order, none of an earlier step than the row before it (order='any' takes them as they"
-                " come)",
+                allowed="rows in order, none of an earlier step than the row before it (any_order=True takes them as"
+                " they come)",
             )
-        self._last = int(furthest[-1])
-        self.late += int(early.sum())
-        return rows[~early]
+        self._last = int(theirs[-1])
 
     def _reach(self, steps: int) -> None:
         """Know that there are rows up to this number of steps."""
@@ -521,17 +407,3 @@ class TimeTally(Tally):
 
 def _earliest(moments: pl.Series) -> pl.Series:
     return moments.gather([int(moments.arg_min() or 0)])
-
-
-def _slice(parts: list[NDArray[np.int64]], first: int, count: int) -> NDArray[np.int64]:
-    """Some elements of a long array that is kept in parts."""
-    found = []
-    for part in parts:
-        if first < part.size and count:
-            piece = part[first : first + count]
-            found.append(piece.astype(np.int64))
-            count -= piece.size
-            first = 0
-        else:
-            first -= part.size if count else 0
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)

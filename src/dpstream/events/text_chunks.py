@@ -159,7 +159,6 @@ def chunks(
     *,
     header: bool,
     report: Callable[[int], object] = lambda _: None,
-    at_once: bool = False,
     separator: str | None = ",",
     codec: str | None = None,
     columns: Sequence[str] = (),
@@ -173,8 +172,6 @@ def chunks(
         Whether the first record names the columns, and quotes may hold line breaks (CSV).
     report
         Called with the number of bytes read so far, as they are on the disk.
-    at_once
-        Give what has arrived, without waiting for more.
     separator
         What stands between the fields of a record; None: recognised by the header and the first records.
     codec
@@ -201,7 +198,7 @@ def chunks(
             note(f"{source}: fields are separated by {name}s (delimiter={name!r}).")
         return mark
 
-    for block in as_utf8(_blocks(stream, source, at_once, report), source, codec, note):
+    for block in as_utf8(_blocks(stream, source, report), source, codec, note):
         data = rest + block if rest else block
         if not begun:
             begun = len(data) >= len(_BYTE_ORDER_MARK)
@@ -240,15 +237,14 @@ def chunks(
         yield Chunk(source, names, names + (rest + b"\n" if rest else b""), line, separator or ",")
 
 
-def _blocks(stream: BinaryIO, source: str, at_once: bool, report: Callable[[int], object]) -> Iterator[bytes]:
+def _blocks(stream: BinaryIO, source: str, report: Callable[[int], object]) -> Iterator[bytes]:
     raw = io.BufferedReader(stream, CHUNK_BYTES) if isinstance(stream, io.RawIOBase) else stream
     beginning = raw.peek(2)[:2] if isinstance(raw, io.BufferedReader) else b""
     packed = beginning == _GZIP
     opened: Any = gzip.GzipFile(fileobj=raw) if packed else raw
-    read = getattr(opened, "read1", opened.read) if at_once else opened.read
     total = 0
     try:
-        while block := read(CHUNK_BYTES):
+        while block := opened.read(CHUNK_BYTES):
             total += len(block)
             yield block
             report(_position(raw, total))

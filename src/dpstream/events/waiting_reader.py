@@ -7,7 +7,6 @@ only. A wait for readiness is always interrupted.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from dpstream.operating_system.waiting import can_wait, wait_until_readable
@@ -18,9 +17,8 @@ __all__ = ["interruptible"]
 class _WaitingReader(io.RawIOBase):
     """Waits until there is something to read, and only then reads."""
 
-    def __init__(self, raw: io.FileIO, idle: Callable[[], float | None] | None) -> None:
+    def __init__(self, raw: io.FileIO) -> None:
         self._raw = raw
-        self._idle = idle
 
     def readable(self) -> bool:
         return True
@@ -29,12 +27,7 @@ class _WaitingReader(io.RawIOBase):
         return self._raw.fileno()
 
     def readinto(self, buffer: Any) -> int | None:
-        if self._idle is not None:
-            ready = wait_until_readable(self._raw.fileno(), 0)
-            while not ready:
-                ready = wait_until_readable(self._raw.fileno(), self._idle())
-        else:
-            wait_until_readable(self._raw.fileno())
+        wait_until_readable(self._raw.fileno())
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
@@ -42,15 +35,9 @@ class _WaitingReader(io.RawIOBase):
         super().close()
 
 
-def interruptible(source: str | int, idle: Callable[[], float | None] | None = None) -> BinaryIO:
-    """Open a path, or a file descriptor that stays open, for reading bytes.
-
-    Parameters
-    ----------
-    idle
-        Called while there is nothing to read; it returns after how many seconds it is to be called again.
-    """
+def interruptible(source: str | int) -> BinaryIO:
+    """Open a path, or a file descriptor that stays open, for reading bytes."""
     raw = io.FileIO(source, "rb", closefd=not isinstance(source, int))
     if can_wait(raw.fileno()):
-        return io.BufferedReader(_WaitingReader(raw, idle))
+        return io.BufferedReader(_WaitingReader(raw))
     return io.BufferedReader(raw)

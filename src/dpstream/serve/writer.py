@@ -22,7 +22,6 @@ from dpstream.errors import (
     BatchConflict,
     DpstreamError,
     InvalidArgument,
-    StepsWithoutRows,
     StoreBusy,
     StoreError,
     StoreFull,
@@ -172,7 +171,7 @@ class Writer:
         try:
             stream.ingest.close_steps(now)
             stream.told = ""
-        except (*PASSING, StepsWithoutRows) as error:
+        except PASSING as error:
             self._tell(name, stream, f"steps that have ended are not released: {error}")
         except StoreError as error:
             self._stop(name, stream, error)
