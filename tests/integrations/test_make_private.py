@@ -6,6 +6,7 @@ import numpy as np
 import opacus
 import pytest
 import torch
+from opacus.schedulers import ExponentialGradClip
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from opacus.validators.errors import UnsupportedModuleError
 from torch import nn
@@ -299,6 +300,25 @@ def test_a_parameter_added_frozen_or_left_out():
             net, torch.optim.SGD(net[0].parameters(), lr=0.1), loader(),
             budget=dp.zcdp(1), max_grad_norm=1.0, epochs=1,
         )  # fmt: skip
+
+
+def test_another_clipping_norm():
+    """The noise was made for the first one: with a larger one an example's share is larger than the budget covers."""
+    for more in ({}, {"grad_sample_mode": "ghost", "criterion": nn.CrossEntropyLoss()}):
+        made = private(**more)
+        net, optimizer, batches = made[0], made[1], made[-1]
+        criterion = made[2] if more else None
+        train(net, optimizer, batches, steps=2, criterion=criterion)
+        schedule = ExponentialGradClip(optimizer, gamma=3.0)
+        wrong = "max_grad_norm must be 1.0 to the end"
+        refused(InvalidArgument, wrong, net, optimizer, schedule.step)
+        refused(InvalidArgument, wrong, net, optimizer, lambda opt=optimizer: setattr(opt, "max_grad_norm", 0.5))
+        optimizer.max_grad_norm = 1.0
+        assert train(net, optimizer, batches, criterion=criterion) == 4
+    net.max_grad_norm = 100.0  # ghost clipping: the model clips
+    refused(InvalidArgument, wrong, net, optimizer, lambda: train(net, optimizer, batches, criterion=criterion))
+    net.max_grad_norm = 1.0
+    assert train(net, optimizer, batches, criterion=criterion) == 6
 
 
 def test_another_loader_or_batch_size():

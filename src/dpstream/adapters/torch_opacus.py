@@ -20,6 +20,7 @@ from dpstream.participation import Participation
 try:
     import opacus
     from opacus import optimizers
+    from opacus.grad_sample import GradSampleHooksFastGradientClipping
     from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 except ImportError as error:
     raise MissingExtra(extra="torch", needs="Opacus") from error
@@ -44,6 +45,8 @@ class CorrelatedNoise:
         The noise.
     order
         The batches.
+    model
+        The model as Opacus wrapped it; with ghost clipping it clips.
     arguments
         Those of the Opacus optimizer.
     """
@@ -51,12 +54,29 @@ class CorrelatedNoise:
     private: PrivateGradients
     order: BatchOrder
 
-    def __init__(self, optimizer: Any, *, private: PrivateGradients, order: BatchOrder, **arguments: Any) -> None:
+    def __init__(
+        self, optimizer: Any, *, private: PrivateGradients, order: BatchOrder, model: Any, **arguments: Any
+    ) -> None:
+        self.private, self.order, self._model = private, order, model
         super().__init__(optimizer, **arguments)  # type: ignore[call-arg]
-        self.private, self.order = private, order
         self._names = {id(tensor): name for name, tensor in private.parameters.items()}
         self._examples: int | None = 0
         order.on_start = self._drop
+
+    @property
+    def max_grad_norm(self) -> float:
+        """The norm to which each example's gradient is clipped, and for which the noise was made."""
+        return self.private.settings.max_grad_norm
+
+    @max_grad_norm.setter
+    def max_grad_norm(self, norm: float) -> None:
+        if norm != self.max_grad_norm:
+            raise InvalidArgument(
+                "max_grad_norm",
+                norm,
+                f"{self.max_grad_norm!r} to the end, since the noise was made for it; for another norm begin again:"
+                " make_private(..., max_grad_norm=...), with another key",
+            )
 
     def spent(self) -> Any:
         """What is spent if training stops now; None before the first step."""
@@ -90,7 +110,9 @@ class CorrelatedNoise:
         return made
 
     def _check_step(self) -> int:
-        """Refuse a step past the horizon, of other parameters or of another batch."""
+        """Refuse a step past the horizon, of other parameters, of another batch or clipped to another norm."""
+        if isinstance(self._model, GradSampleHooksFastGradientClipping):
+            self.max_grad_norm = self._model.max_grad_norm
         held = {id(p) for group in self.param_groups for p in group["params"] if p.requires_grad}  # type: ignore[attr-defined]
         if held - self._names.keys():
             raise ParametersChanged(what=f"{len(held - self._names.keys())} parameters were added to the optimizer")
@@ -246,7 +268,7 @@ def make_private(
     budget
         `dpstream.approx_dp` or `dpstream.zcdp`, for all epochs together.
     max_grad_norm
-        Each example's gradient is clipped to this ℓ2 norm.
+        Each example's gradient is clipped to this ℓ2 norm, which stays the same in all steps.
     epochs
         How many passes over the data the budget must cover.
     mechanism
@@ -315,6 +337,7 @@ def make_private(
         optimizer,
         private=private,
         order=order,
+        model=made[0],
         noise_multiplier=private.settings.scale / max_grad_norm,
         max_grad_norm=max_grad_norm,
         expected_batch_size=theirs.expected_batch_size if batch_size is None else batch_size,
