@@ -321,6 +321,19 @@ def test_another_clipping_norm():
     assert train(net, optimizer, batches, criterion=criterion) == 6
 
 
+def test_a_loss_that_ghost_clipping_does_not_know():
+    """Its gradients are not clipped: here ten examples' sum has the norm of hundreds."""
+    net, optimizer, criterion, batches = private(grad_sample_mode="ghost", criterion=nn.CrossEntropyLoss())
+
+    def unclipped():
+        train(net, optimizer, batches, criterion=lambda made, y: 1000 * nn.functional.cross_entropy(made, y))
+
+    refused(BatchUnexpected, "the criterion that make_private returned", net, optimizer, unclipped)
+    train(net, optimizer, batches, steps=2, criterion=criterion)
+    refused(BatchUnexpected, "step 3 expects clipped gradients", net, optimizer, unclipped)
+    assert train(net, optimizer, batches, criterion=criterion) == 4
+
+
 def test_another_loader_or_batch_size():
     net, optimizer, batches = private()
     refused(BatchUnexpected, "no batch was taken", net, optimizer, lambda: train(net, optimizer, loader(shuffle=True)))

@@ -13,7 +13,7 @@ from dpstream.adapters.torch import HALF, PrivateGradients, plain_name
 from dpstream.adapters.torch_loader import order_of, private_loader
 from dpstream.arguments import check_whole
 from dpstream.budget import Budget
-from dpstream.errors import InvalidArgument, MissingExtra, ParametersChanged, StateError
+from dpstream.errors import BatchUnexpected, InvalidArgument, MissingExtra, ParametersChanged, StateError
 from dpstream.mechanisms.base import Mechanism
 from dpstream.participation import Participation
 
@@ -61,6 +61,7 @@ class CorrelatedNoise:
         super().__init__(optimizer, **arguments)  # type: ignore[call-arg]
         self._names = {id(tensor): name for name, tensor in private.parameters.items()}
         self._examples: int | None = 0
+        self._norms: Any = None
         order.on_start = self._drop
 
     @property
@@ -112,7 +113,7 @@ class CorrelatedNoise:
     def _check_step(self) -> int:
         """Refuse a step past the horizon, of other parameters, of another batch or clipped to another norm."""
         if isinstance(self._model, GradSampleHooksFastGradientClipping):
-            self.max_grad_norm = self._model.max_grad_norm
+            self._check_ghost()
         held = {id(p) for group in self.param_groups for p in group["params"] if p.requires_grad}  # type: ignore[attr-defined]
         if held - self._names.keys():
             raise ParametersChanged(what=f"{len(held - self._names.keys())} parameters were added to the optimizer")
@@ -125,6 +126,22 @@ class CorrelatedNoise:
         if not self._check_skip_next_step(pop_next=False):  # type: ignore[attr-defined]
             self.order.check_use(step, self._examples)
         return step
+
+    def _check_ghost(self) -> None:
+        """Refuse gradients that the model did not clip, or clipped to another norm.
+
+        The wrapped criterion's `backward` clips, and leaves new norms in the model; that of any other loss does not.
+        """
+        self.max_grad_norm = self._model.max_grad_norm
+        norms = getattr(self._model, "per_sample_gradient_norms", None)
+        if norms is None or norms is self._norms:
+            raise BatchUnexpected(
+                step=self.private.t + 1,
+                expected="clipped gradients",
+                found="these are not clipped",
+                advice="Compute the loss by the criterion that make_private returned, and call backward() of that",
+            )
+        self._norms = norms
 
     def _examples_at_hand(self) -> int | None:
         """How many examples' gradients wait to be clipped; None if Opacus does not tell."""
