@@ -21,7 +21,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · TrainingError
       · TrainingEnded (also a HorizonExceeded), BatchUnexpected, ExampleTooSoon
       · GradientMismatch, GradientNotFinite, ParametersChanged
-      · KeyInUse, KeyOfAnotherRun, StepsMissing, StepsReleased
+      · KeyInUse, KeyOfAnotherRun, TrainingKeyMissing, StepsMissing, StepsReleased
     · SettingsError
       · SettingsMissing, SettingsUnreadable, SettingUnknown
     · ReleaseRefused
@@ -733,6 +733,15 @@ class KeyOfAnotherRun(TrainingError, ValueError):
         " give those again, or take another key file, which starts a run with a budget of its own"
     )
     path: str
+
+
+class TrainingKeyMissing(KeyFileMissing, TrainingError):
+    """Steps were released under the key of a training, and its key file is not there."""
+
+    message = (
+        "the key file {path} of this training is missing, and steps were released under it. Put it back to go on, or"
+        " take another key file, which starts a run with a budget of its own"
+    )
 
 
 class StepsMissing(TrainingError):

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dpstream.adapters.batch_order import BatchOrder
 from dpstream.adapters.opacus_accountant import Accountant
-from dpstream.adapters.torch import HALF, PrivateGradients, plain_name
+from dpstream.adapters.torch import HALF, PrivateGradients, plain_name, workers
 from dpstream.adapters.torch_loader import order_of, private_loader
 from dpstream.arguments import check_whole
 from dpstream.budget import Budget
@@ -20,6 +20,7 @@ from dpstream.participation import Participation
 try:
     import opacus
     from opacus import optimizers
+    from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
     from opacus.grad_sample import GradSampleHooksFastGradientClipping
     from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 except ImportError as error:
@@ -27,9 +28,14 @@ except ImportError as error:
 
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 __all__ = ["DPOptimizer", "make_private"]
+
+#: What Opacus trains over several workers.
+TRAINED_TOGETHER = (DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel, FSDPModule)
 
 GradSampleMode = Literal["hooks", "functorch", "ew", "ghost", "ghost_fsdp"]
 
@@ -318,6 +324,15 @@ def make_private(
             "grad_sample_mode",
             grad_sample_mode,
             f"'hooks' for parameters of {half[0]}: ghost clipping adds up in 16 bits",
+        )
+    if workers() > 1 and not isinstance(model, TRAINED_TOGETHER):
+        # Each would put the noise that all share on gradients of its own, and their difference would have none.
+        raise InvalidArgument(
+            "model",
+            type(model).__name__,
+            f"one that {workers()} workers train together: wrap it in"
+            " opacus.distributed.DifferentiallyPrivateDistributedDataParallel, or shard it by fully_shard with"
+            " grad_sample_mode='ghost_fsdp'",
         )
     order = order_of(data_loader, participation, epochs)
     loader = private_loader(data_loader, order)
