@@ -87,5 +87,8 @@ def test_workers_share_one_key(tmp_path):
 
 
 def test_what_several_workers_cannot_do(tmp_path):
+    """Each watches its own share: an example that comes back on another worker would not be noticed."""
     for made in two_workers("refused", tmp_path):
+        for name in ("own order", "padding"):
+            assert "participation must be left out with 2 workers" in made[name]
         assert "model must be one that 2 workers train together" in made["apart"]

@@ -14,13 +14,15 @@ from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
 from torch import distributed, nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
 
 import dpstream as dp
 from dpstream.adapters.torch import PrivateGradients
 from dpstream.errors import InvalidArgument, KeyOfAnotherRun, StepsReleased
 from dpstream.testing import fixed_key
 
-from .training import loader, model, private, train, weights
+from .training import data, loader, model, private, train, weights
 
 KEY = fixed_key("workers")
 
@@ -93,8 +95,15 @@ def keys(rank, folder):
 
 
 def refused(*_):
-    """What several workers cannot do: models that each trains for itself."""
-    return {"apart": refusal(InvalidArgument, lambda: private(key=KEY))}
+    """What several workers cannot do: an order of one's own, and models that each trains for itself."""
+    padded = DataLoader(data(), batch_size=5, sampler=DistributedSampler(data()))
+    made = {}
+    for name, batches in (("own order", loader(shuffle=True)), ("padding", padded)):
+        net = DifferentiallyPrivateDistributedDataParallel(model())
+        made[name] = refusal(
+            InvalidArgument, lambda n=net, b=batches: private(n, b, participation=dp.Participation(3, 6))
+        )
+    return {**made, "apart": refusal(InvalidArgument, lambda: private(key=KEY))}
 
 
 def refusal(kind, act):

@@ -37,6 +37,13 @@ def order_of(loader: DataLoader[Any], participation: Participation | None, epoch
     examples = len(loader.dataset)
     world = workers()
     if participation is not None:
+        if world > 1:  # each would see its own share only, and an example can come back on another worker
+            raise InvalidArgument(
+                "participation",
+                participation,
+                f"left out with {world} workers, so that all of them keep one order of batches; for another order,"
+                " train with one worker, or clip and sum yourself and use PrivateGradients",
+            )
         return BatchOrder(loader.batch_sampler, participation, examples, epochs * len(loader))
     sampler = loader.batch_sampler.sampler if type(loader.batch_sampler) is BatchSampler else None
     shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement

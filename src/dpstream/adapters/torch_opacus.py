@@ -298,7 +298,7 @@ def make_private(
         "auto" for the one of least mean error, or a mechanism.
     participation
         None: it follows from the order of the batches. Otherwise the loader keeps its own order, and an example that
-        comes back sooner or more often than this is refused when it does.
+        comes back sooner or more often than this is refused when it does; with one worker only.
     key
         As for `PrivateGradients`; a path is needed for checkpoints.
     criterion
