@@ -1,5 +1,7 @@
 """A key file counts the steps released under it, and serves one run at a time."""
 
+import copy
+import pickle
 import stat
 import subprocess
 import sys
@@ -129,6 +131,15 @@ def test_other_workers_are_told_the_key_and_do_not_count(tmp_path):
         assert first.released == 1
         with pytest.raises(InvalidArgument, match="must be the same on every worker"):
             RunKey.of_worker(told, "other settings")
+
+
+def test_a_key_is_neither_copied_nor_pickled(tmp_path):
+    """With the key, a copy could release steps that nobody counts."""
+    for source in (fixed_key("run"), None, tmp_path / "run.key"):
+        with RunKey(source, "settings") as run:
+            for act in (copy.copy, copy.deepcopy, pickle.dumps):
+                with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                    act(run)
 
 
 def test_a_folder_that_is_not_there(tmp_path):

@@ -17,7 +17,7 @@ import os
 import weakref
 from io import FileIO
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, NoReturn, Self
 
 from dpstream.errors import (
     InvalidArgument,
@@ -109,6 +109,12 @@ class RunKey:
             )
         made.resumable, made.released = shared.resumable, shared.released
         return made
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a RunKey holds a secret key and cannot be copied or pickled; give a training that goes on elsewhere its"
+            " key file"
+        )
 
     def __repr__(self) -> str:
         return f"RunKey(<hidden>, released={self.released})"
