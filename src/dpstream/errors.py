@@ -656,8 +656,8 @@ class TrainingEnded(HorizonExceeded, TrainingError):
 
     message = (
         "step {step} is past the end of this training: its noise and its budget are for {horizon} steps. Nothing was"
-        " stepped. To train longer, begin again with more: make_private(..., epochs=...), or horizon=... where you"
-        " count steps yourself; with another key file, and a budget that adds to the one that is spent"
+        " stepped. To train longer, begin again with another key file, and a budget that adds to the one that is spent:"
+        " make_private(..., epochs=...), PrivateGradients(..., horizon=...), or in JAX a mechanism of more steps"
     )
 
 
@@ -685,7 +685,7 @@ class ParametersChanged(TrainingError, ValueError):
 
     message = (
         "the parameters changed after the noise was started: {what}; nothing was stepped. Add, freeze and reshape"
-        " parameters before make_private"
+        " parameters before make_private, PrivateGradients, or in JAX the optimizer's init"
     )
     what: str
 
@@ -761,8 +761,9 @@ class StepsReleased(TrainingError):
     message = (
         "this training stands after step {step}, but up to {released} steps were released under its key: going on would"
         " put used noise on other gradients. To go on, load the newest checkpoint; for a new training, give another key"
-        " file; or, if nothing that depends on the steps after {step} was or will be shown to anybody (after a crash,"
-        " say), optimizer.load_state_dict(state, discard_later_steps=True)"
+        " file. If nothing that depends on the steps after {step} was or will be shown to anybody (after a crash, say),"
+        " go on with optimizer.load_state_dict(state, discard_later_steps=True), or in JAX with private_noise(...,"
+        " discard_later_steps=True)"
     )
     step: int
     released: int
