@@ -336,10 +336,7 @@ def make_private(
         )
     order = order_of(data_loader, participation, epochs)
     loader = private_loader(data_loader, order)
-    if {id(p) for p in model.parameters() if p.requires_grad} != {
-        id(p) for group in optimizer.param_groups for p in group["params"] if p.requires_grad
-    }:
-        raise InvalidArgument("optimizer", optimizer, "one of all parameters of the model that require a gradient")
+    _check_parameters(model, optimizer)
     # Opacus prepares the model (its own validator refuses what cannot be private) and its optimizer, whose noise is 0.
     made = engine.make_private(
         module=model,
@@ -390,6 +387,26 @@ _OPTIMIZERS: dict[type, Any] = {
     optimizers.DistributedDPOptimizerFastGradientClipping: DistributedGhostOptimizer,
     optimizers.FSDPOptimizerFastGradientClipping: ShardedGhostOptimizer,
 }
+
+
+def _check_parameters(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Refuse an optimizer of other parameters than those of the model that require a gradient."""
+    held = {id(p) for group in optimizer.param_groups for p in group["params"] if p.requires_grad}
+    named = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
+    if missing := [repr(name) for key, name in named.items() if key not in held]:
+        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        raise InvalidArgument(
+            "optimizer",
+            type(optimizer).__name__,
+            f"one of all parameters of the model that require a gradient, but it has not {shown}: give it those, too,"
+            " or freeze them before, as in parameter.requires_grad_(False)",
+        )
+    if held - named.keys():
+        raise InvalidArgument(
+            "optimizer",
+            type(optimizer).__name__,
+            f"one of the model's parameters only, but {len(held - named.keys())} of its parameters are not the model's",
+        )
 
 
 def _checked_engine(engine: Any) -> Any:
