@@ -405,6 +405,11 @@ def test_bad_arguments(name, value):
         private(mechanism="auto", **{name: value})
 
 
+def test_a_delta_that_promises_nothing():
+    with pytest.warns(UserWarning, match="delta = 0.02 is more than 1 / 60"):
+        private(budget=dp.approx_dp(8, 0.02))
+
+
 def test_a_dataset_smaller_than_a_batch():
     tiny = DataLoader(TensorDataset(*(t[:3] for t in data().tensors)), batch_size=10, drop_last=True)
     with pytest.raises(InvalidArgument, match="at most the number of examples"):

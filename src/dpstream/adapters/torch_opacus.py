@@ -12,7 +12,7 @@ from dpstream.adapters.opacus_accountant import Accountant
 from dpstream.adapters.torch import HALF, PrivateGradients, plain_name, workers
 from dpstream.adapters.torch_loader import order_of, private_loader
 from dpstream.arguments import check_whole
-from dpstream.budget import Budget
+from dpstream.budget import ApproxDP, Budget
 from dpstream.errors import BatchUnexpected, InvalidArgument, MissingExtra, ParametersChanged, StateError
 from dpstream.mechanisms.base import Mechanism
 from dpstream.participation import Participation
@@ -289,7 +289,8 @@ def make_private(
     model, optimizer, data_loader
         As for Opacus. A loader that shuffles is shuffled once: every epoch repeats the same batches.
     budget
-        `dpstream.approx_dp` or `dpstream.zcdp`, for all epochs together.
+        `dpstream.approx_dp` or `dpstream.zcdp`, for all epochs together; warned of if delta is more than one over the
+        number of examples.
     max_grad_norm
         Each example's gradient is clipped to this ℓ2 norm, which stays the same in all steps.
     epochs
@@ -335,6 +336,12 @@ def make_private(
             " grad_sample_mode='ghost_fsdp'",
         )
     order = order_of(data_loader, participation, epochs)
+    if isinstance(budget, ApproxDP) and budget.delta * len(data_loader.dataset) > 1:
+        warnings.warn(
+            f"delta = {budget.delta:g} is more than 1 / {len(data_loader.dataset)}, one over the number of examples:"
+            " a training that gives away one example as it is would keep this budget, too. Take a far smaller delta",
+            stacklevel=2,
+        )
     loader = private_loader(data_loader, order)
     _check_parameters(model, optimizer)
     # Opacus prepares the model (its own validator refuses what cannot be private) and its optimizer, whose noise is 0.
