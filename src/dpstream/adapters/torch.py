@@ -153,7 +153,10 @@ class PrivateGradients:
         return dict(self._parameters)
 
     def spent(self) -> GaussianBudget | None:
-        """What is spent if training stops now; None before the first step."""
+        """What is spent if training stops at this step, as fixed beforehand; None before the first step.
+
+        A training that stops because of what was seen is covered by the whole budget, not by this.
+        """
         return self.settings.spent_after(self.t)
 
     def describe(self) -> str:

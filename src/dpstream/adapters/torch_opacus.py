@@ -86,7 +86,10 @@ class CorrelatedNoise:
             )
 
     def spent(self) -> Any:
-        """What is spent if training stops now; None before the first step."""
+        """What is spent if training stops at this step, as fixed beforehand; None before the first step.
+
+        A training that stops because of what was seen is covered by the whole budget, not by this.
+        """
         return self.private.spent()
 
     def describe(self) -> str:
