@@ -21,7 +21,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · TrainingError
       · TrainingEnded (also a HorizonExceeded), BatchUnexpected, ExampleTooSoon
       · GradientMismatch, GradientNotFinite, ParametersChanged
-      · KeyInUse, KeyOfAnotherRun, StepsMissing, StepsReleased
+      · KeyInUse, KeyOfAnotherRun, TrainingKeyMissing, StepsMissing, StepsReleased
     · SettingsError
       · SettingsMissing, SettingsUnreadable, SettingUnknown
     · ReleaseRefused
@@ -655,8 +655,8 @@ class TrainingEnded(HorizonExceeded, TrainingError):
 
     message = (
         "step {step} is past the end of this training: its noise and its budget are for {horizon} steps. Nothing was"
-        " stepped. To train longer, begin again with more: make_private(..., epochs=...), or horizon=... where you"
-        " count steps yourself; with another key file, and a budget that adds to the one that is spent"
+        " stepped. To train longer, begin again with another key file, and a budget that adds to the one that is spent:"
+        " make_private(..., epochs=...), PrivateGradients(..., horizon=...), or in JAX a mechanism of more steps"
     )
 
 
@@ -684,7 +684,7 @@ class ParametersChanged(TrainingError, ValueError):
 
     message = (
         "the parameters changed after the noise was started: {what}; nothing was stepped. Add, freeze and reshape"
-        " parameters before make_private"
+        " parameters before make_private, PrivateGradients, or in JAX the optimizer's init"
     )
     what: str
 
@@ -734,6 +734,15 @@ class KeyOfAnotherRun(TrainingError, ValueError):
     path: str
 
 
+class TrainingKeyMissing(KeyFileMissing, TrainingError):
+    """Steps were released under the key of a training, and its key file is not there."""
+
+    message = (
+        "the key file {path} of this training is missing, and steps were released under it. Put it back to go on, or"
+        " take another key file, which starts a run with a budget of its own"
+    )
+
+
 class StepsMissing(TrainingError):
     """The count of released steps that belongs to a key file is missing or damaged."""
 
@@ -751,8 +760,9 @@ class StepsReleased(TrainingError):
     message = (
         "this training stands after step {step}, but up to {released} steps were released under its key: going on would"
         " put used noise on other gradients. To go on, load the newest checkpoint; for a new training, give another key"
-        " file; or, if nothing that depends on the steps after {step} was or will be shown to anybody (after a crash,"
-        " say), optimizer.load_state_dict(state, discard_later_steps=True)"
+        " file. If nothing that depends on the steps after {step} was or will be shown to anybody (after a crash, say),"
+        " go on with optimizer.load_state_dict(state, discard_later_steps=True), or in JAX with private_noise(...,"
+        " discard_later_steps=True)"
     )
     step: int
     released: int

@@ -1,5 +1,7 @@
 """A key file counts the steps released under it, and serves one run at a time."""
 
+import copy
+import pickle
 import stat
 import subprocess
 import sys
@@ -8,14 +10,15 @@ import pytest
 
 from dpstream.adapters.run_key import RESERVED, RunKey, steps_path
 from dpstream.errors import (
+    InvalidArgument,
     KeyFileExposed,
-    KeyFileMissing,
     KeyInUse,
     KeyLengthError,
     KeyOfAnotherRun,
     StepsMissing,
     StepsReleased,
     StoreNotWritten,
+    TrainingKeyMissing,
 )
 from dpstream.testing import fixed_key
 
@@ -102,7 +105,7 @@ def test_a_lost_or_damaged_count_is_refused(tmp_path):
     assert not steps_path(path).exists()
     steps_path(path).write_bytes(kept)
     path.unlink()
-    with pytest.raises(KeyFileMissing):
+    with pytest.raises(TrainingKeyMissing, match=r"Put it back to go on, or take another key file"):
         RunKey(path, "settings")
 
 
@@ -114,18 +117,29 @@ def test_a_key_that_others_can_read_is_refused(tmp_path):
         RunKey(path, "settings")
 
 
-def test_other_workers_read_the_key_and_do_not_count(tmp_path):
+def test_other_workers_are_told_the_key_and_do_not_count(tmp_path):
     path = tmp_path / "run.key"
-    with pytest.raises(KeyFileMissing):
-        RunKey(path, "settings", count=False)
     with RunKey(path, "settings") as first:
         first.reserve(1, 10)
-        other = RunKey(path, "settings", count=False)
-        assert other.key == first.key
-        other.reserve(1, 10)
-        other.close()
+        told = first.for_worker()
+        with RunKey.of_worker(told, "settings") as other:
+            assert (other.key, other.released, other.resumable) == (first.key, 1, True)
+            with pytest.raises(StepsReleased):  # a worker that begins again, while the first goes on
+                other.reserve(1, 10)
+            other.reserve(2, 10)
     with RunKey(path, "settings") as first:
         assert first.released == 1
+        with pytest.raises(InvalidArgument, match="must be the same on every worker"):
+            RunKey.of_worker(told, "other settings")
+
+
+def test_a_key_is_neither_copied_nor_pickled(tmp_path):
+    """With the key, a copy could release steps that nobody counts."""
+    for source in (fixed_key("run"), None, tmp_path / "run.key"):
+        with RunKey(source, "settings") as run:
+            for act in (copy.copy, copy.deepcopy, pickle.dumps):
+                with pytest.raises(TypeError, match="cannot be copied or pickled"):
+                    act(run)
 
 
 def test_a_folder_that_is_not_there(tmp_path):

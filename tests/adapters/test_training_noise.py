@@ -115,9 +115,7 @@ def test_a_cut_parameter_has_the_noise_of_the_whole(mechanism):
     expected = take(whole, 5)
     whole.close()
     for low, high in ((0, 200), (200, 407), (130, 131), (407, 407), (64, 128)):
-        cut = noise(
-            parts={"w": Part((37, 11), low, high), "b": Part((9,), 0, 9)}, mechanism=mechanism, key="cut", count=False
-        )
+        cut = noise(parts={"w": Part((37, 11), low, high), "b": Part((9,), 0, 9)}, mechanism=mechanism, key="cut")
         for mine, theirs in zip(take(cut, 5), expected, strict=True):
             assert np.array_equal(mine.get("w", np.empty(0)), theirs["w"][low:high])
         cut.close()

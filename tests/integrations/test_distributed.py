@@ -73,3 +73,22 @@ def test_two_workers_train_the_model_of_one(mode, tmp_path):
     optimizer.close()
     for name, p in net.named_parameters():
         assert torch.equal(first[name.removeprefix("_module.")], p), name
+
+
+def test_workers_share_one_key(tmp_path):
+    """With keys of their own, each would add its own noise to the sum of all, and train a model of its own."""
+    first, second = two_workers("keys", tmp_path)
+    assert torch.equal(first["without"], second["without"])
+    assert torch.equal(first["file"], second["file"])
+    assert not torch.equal(first["without"], first["file"])
+    assert first["again"] == second["again"]
+    assert (tmp_path / "run.key").exists()
+    assert not (tmp_path / "not mine").exists()
+
+
+def test_what_several_workers_cannot_do(tmp_path):
+    """Each watches its own share: an example that comes back on another worker would not be noticed."""
+    for made in two_workers("refused", tmp_path):
+        for name in ("own order", "padding"):
+            assert "participation must be left out with 2 workers" in made[name]
+        assert "model must be one that 2 workers train together" in made["apart"]

@@ -149,7 +149,7 @@ def test_resuming_from_the_number_of_steps(tmp_path):
     del noise
     again = private_noise(MECHANISM, SCALE, key=path)
     start = again.init(PARAMS)
-    with pytest.raises(StepsReleased):
+    with pytest.raises(StepsReleased, match=r"in JAX with private_noise\(\.\.\., discard_later_steps=True\)"):
         again.update(PARAMS, start)
     old = start._replace(step=start.step + 4)
     with pytest.raises(StepsReleased):
@@ -170,7 +170,7 @@ def test_resuming_from_the_number_of_steps(tmp_path):
 def test_past_the_horizon(caplog):
     noise = private_noise(dp.mechanisms.BufferedToeplitz(2), SCALE)
     _, state = run(noise, 2)
-    with pytest.raises(HorizonExceeded):
+    with pytest.raises(HorizonExceeded, match="in JAX a mechanism of more steps"):
         noise.update(PARAMS, state)
     with caplog.at_level(logging.ERROR, "dpstream"):
         noisy, _ = jax.jit(noise.update)(PARAMS, state)
@@ -222,6 +222,14 @@ def test_other_parameters_shapes_and_dtypes():
         noise.update({**PARAMS, "out": jnp.zeros((20, 3), jnp.bfloat16)}, state)
     with pytest.raises(InvalidArgument, match="at least one coordinate"):
         private_noise(MECHANISM, SCALE).init({"w": jnp.zeros((0, 2))})
+    single = private_noise(MECHANISM, SCALE)
+    state = single.init(jnp.zeros(3))
+    with pytest.raises(GradientMismatch, match="the gradient sum of 'params' must be"):
+        single.update(jnp.zeros(4), state)
+    with pytest.raises(GradientNotFinite, match="the gradient sum of 'params' holds"):
+        single.update(jnp.full(3, jnp.nan), state)
+    with pytest.raises(ParametersChanged, match=r"they were params, now \['w'\].* in JAX the optimizer's init"):
+        single.update({"w": jnp.zeros(3)}, state)
 
 
 def test_several_processes(monkeypatch):

@@ -6,6 +6,7 @@ import numpy as np
 import opacus
 import pytest
 import torch
+from opacus.schedulers import ExponentialGradClip
 from opacus.utils.batch_memory_manager import BatchMemoryManager
 from opacus.validators.errors import UnsupportedModuleError
 from torch import nn
@@ -294,11 +295,46 @@ def test_a_parameter_added_frozen_or_left_out():
     next(net.parameters()).requires_grad_(False)
     refused(ParametersChanged, "no longer requires", net, optimizer, lambda: train(net, optimizer, batches))
     net = model()
-    with pytest.raises(InvalidArgument, match="all parameters of the model"):
-        make_private(
-            net, torch.optim.SGD(net[0].parameters(), lr=0.1), loader(),
-            budget=dp.zcdp(1), max_grad_norm=1.0, epochs=1,
-        )  # fmt: skip
+    for held, wrong in (
+        (net[0].parameters(), r"it has not '2.weight', '2.bias': .*requires_grad_\(False\), got 'SGD'$"),
+        ([*net.parameters(), nn.Parameter(torch.zeros(2))], "1 of its parameters are not the model's"),
+    ):
+        with pytest.raises(InvalidArgument, match=wrong):
+            make_private(
+                net, torch.optim.SGD(held, lr=0.1), loader(), budget=dp.zcdp(1), max_grad_norm=1.0, epochs=1
+            )  # fmt: skip
+
+
+def test_another_clipping_norm():
+    """The noise was made for the first one: with a larger one an example's share is larger than the budget covers."""
+    for more in ({}, {"grad_sample_mode": "ghost", "criterion": nn.CrossEntropyLoss()}):
+        made = private(**more)
+        net, optimizer, batches = made[0], made[1], made[-1]
+        criterion = made[2] if more else None
+        train(net, optimizer, batches, steps=2, criterion=criterion)
+        schedule = ExponentialGradClip(optimizer, gamma=3.0)
+        wrong = "max_grad_norm must be 1.0 to the end"
+        refused(InvalidArgument, wrong, net, optimizer, schedule.step)
+        refused(InvalidArgument, wrong, net, optimizer, lambda opt=optimizer: setattr(opt, "max_grad_norm", 0.5))
+        optimizer.max_grad_norm = 1.0
+        assert train(net, optimizer, batches, criterion=criterion) == 4
+    net.max_grad_norm = 100.0  # ghost clipping: the model clips
+    refused(InvalidArgument, wrong, net, optimizer, lambda: train(net, optimizer, batches, criterion=criterion))
+    net.max_grad_norm = 1.0
+    assert train(net, optimizer, batches, criterion=criterion) == 6
+
+
+def test_a_loss_that_ghost_clipping_does_not_know():
+    """Its gradients are not clipped: here ten examples' sum has the norm of hundreds."""
+    net, optimizer, criterion, batches = private(grad_sample_mode="ghost", criterion=nn.CrossEntropyLoss())
+
+    def unclipped():
+        train(net, optimizer, batches, criterion=lambda made, y: 1000 * nn.functional.cross_entropy(made, y))
+
+    refused(BatchUnexpected, "the criterion that make_private returned", net, optimizer, unclipped)
+    train(net, optimizer, batches, steps=2, criterion=criterion)
+    refused(BatchUnexpected, "step 3 expects clipped gradients", net, optimizer, unclipped)
+    assert train(net, optimizer, batches, criterion=criterion) == 4
 
 
 def test_another_loader_or_batch_size():
@@ -321,7 +357,7 @@ def test_another_loader_or_batch_size():
             nn.functional.cross_entropy(net(x), y).backward()
         optimizer.step()
 
-    refused(BatchUnexpected, "that of step 3 is", net, optimizer, two_at_once)
+    refused(BatchUnexpected, "that of step 3 is.*larger batch_size.*BatchMemoryManager", net, optimizer, two_at_once)
 
     def evaluated_in_between():
         for x, y in batches:
@@ -367,6 +403,11 @@ def test_a_second_optimizer_on_the_same_stream(tmp_path):
 def test_bad_arguments(name, value):
     with pytest.raises(ValueError, match="must be"):
         private(mechanism="auto", **{name: value})
+
+
+def test_a_delta_that_promises_nothing():
+    with pytest.warns(UserWarning, match="delta = 0.02 is more than 1 / 60"):
+        private(budget=dp.approx_dp(8, 0.02))
 
 
 def test_a_dataset_smaller_than_a_batch():

@@ -257,6 +257,26 @@ def test_close_contributions_and_two_contributions(n, times, separation):
     assert made.sensitivity(participation) >= worst_of_random_patterns(made, participation, 2_000, rng) * (1 - 1e-12)
 
 
+@pytest.mark.parametrize("objective", ["mean", "max"])
+def test_two_contributions_at_short_horizons(objective):
+    """Fewer pairs of steps than groups of pairs: training for two short epochs has them."""
+    for n in range(2, 65) if HEAVY else (2, 3, 4, 5, 10, 16, 17, 24, 46, 48):
+        participation = Participation(2, n // 2)
+        made = FittedToeplitz.fit(n, participation=participation, objective=objective, buffers=1)
+        worst = worst_of_all_patterns(made, participation)
+        assert worst <= made.sensitivity(participation) <= 1.001 * worst
+
+
+@pytest.mark.parametrize(
+    ("n", "objective", "scales"),
+    [(20, "max", (1.019306487524, 0.935040507921)), (48, "mean", (0.999649527244, 1.136984697431))],
+)
+def test_the_scales_of_a_fit_stay_as_they_are(n, objective, scales):
+    """Another fit is another noise under the same key."""
+    made = FittedToeplitz.fit(n, participation=Participation(2, n // 2), objective=objective, buffers=2)
+    assert made.scales[1:5:3] == pytest.approx(scales, rel=1e-9)
+
+
 @pytest.mark.parametrize("times", [1, 2, 3, 4])
 @pytest.mark.parametrize(
     "scales", [(1.0, 0.4, 1.3), (0.5, 2.0), (0.7,), tuple(1.0 + 0.3 * (-1) ** i for i in range(30))]

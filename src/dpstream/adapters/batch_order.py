@@ -22,8 +22,9 @@ __all__ = ["BatchOrder", "FixedBatches"]
 
 
 _ONE_STEP_A_BATCH = (
-    "Make one optimizer step for every batch; after a refused step start the loop over the loader anew; evaluate on"
-    " another loader; with Opacus' BatchMemoryManager use a loader without worker processes"
+    "Make one optimizer step for every batch; instead of adding up gradients of several, give make_private a loader of"
+    " a larger batch_size, and split its batches by Opacus' BatchMemoryManager, without worker processes. After a"
+    " refused step start the loop over the loader anew; evaluate on another loader"
 )
 
 

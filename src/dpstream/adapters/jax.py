@@ -138,7 +138,7 @@ def private_noise(
         else:
             if not bool(finite):
                 name = next(n for n, g in zip(host.names, gradients, strict=True) if not bool(jnp.isfinite(g).all()))
-                raise GradientNotFinite(name=name)
+                raise GradientNotFinite(name=_shown(name))
             noise = host.noise(int(state.step))
         noisy = [g + n for g, n in zip(gradients, noise, strict=True)]
         return jax.tree.unflatten(structure, noisy), PrivateNoiseState(state.step + 1)
@@ -173,12 +173,13 @@ class _Host:
             raise ParametersChanged(what="update was called before init")
         leaves = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(updates)}
         if list(leaves) != self.names:
-            raise ParametersChanged(what=f"they were {', '.join(self.names)}, now {', '.join(leaves)}")
+            were, now = (", ".join(map(_shown, names)) for names in (self.names, leaves))
+            raise ParametersChanged(what=f"they were {were}, now {now}")
         for name, leaf in leaves.items():
             part = self._noise.parts[name]
             if tuple(leaf.shape) != part.shape or leaf.dtype != part.dtype:
                 raise GradientMismatch(
-                    name=name,
+                    name=_shown(name),
                     given=f"{leaf.dtype} of shape {tuple(leaf.shape)}",
                     allowed=f"{part.dtype} of shape {part.shape}",
                 )
@@ -201,10 +202,15 @@ class _Host:
         """Return what `noise` returns, or NaN where it raises or a gradient is not finite."""
         try:
             if not bool(finite):
-                raise GradientNotFinite(name="of this step")
+                raise GradientNotFinite(name="this step")
             return self.noise(int(t))
         except DpstreamError as error:
             _log.error("step %d is refused, and its update is NaN: %s", int(t) + 1, error)
             assert self._noise is not None  # noqa: S101
             parts = (self._noise.parts[name] for name in self.names)
             return tuple(np.full(part.shape, np.nan, part.dtype) for part in parts)
+
+
+def _shown(name: str) -> str:
+    """Return a parameter's name for messages; parameters that are one array have the path ''."""
+    return name or "params"

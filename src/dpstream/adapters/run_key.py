@@ -17,16 +17,23 @@ import os
 import weakref
 from io import FileIO
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, NoReturn, Self
 
-from dpstream.errors import KeyFileMissing, KeyInUse, KeyOfAnotherRun, StepsMissing, StepsReleased
+from dpstream.errors import (
+    InvalidArgument,
+    KeyInUse,
+    KeyOfAnotherRun,
+    StepsMissing,
+    StepsReleased,
+    TrainingKeyMissing,
+)
 from dpstream.noise.keystream import check_key, fresh_key
 from dpstream.operating_system.durability import synchronise_file, synchronise_folder
 from dpstream.operating_system.locks import lock_file, require_locks
 from dpstream.store.files import os_error_as_store_error
 from dpstream.store.master_key import read_key_file, write_key_file
 
-__all__ = ["RunKey", "steps_path"]
+__all__ = ["RunKey", "WorkerKey", "steps_path"]
 
 VERSION = "dpstream-steps-1"
 #: How many steps the count on the disk runs ahead: one write and one fsync for so many steps.
@@ -41,6 +48,15 @@ def steps_path(key_file: Path) -> Path:
     return key_file.with_name(key_file.name + ".steps")
 
 
+class WorkerKey(NamedTuple):
+    """What the first worker of a distributed run tells the others: a secret."""
+
+    key: bytes
+    digest: str
+    resumable: bool
+    released: int
+
+
 class RunKey:
     """A secret key, and the number of steps that may have been released under it.
 
@@ -52,11 +68,9 @@ class RunKey:
         32 bytes: this key. Who keeps it must see to it that no step is released twice.
     settings
         All that the noise depends on, as one string; the key of a file serves these settings only.
-    count
-        False for the other workers of a distributed run: they read the key and leave counting to the first one.
     """
 
-    def __init__(self, source: bytes | str | os.PathLike[str] | None, settings: str, *, count: bool = True) -> None:
+    def __init__(self, source: bytes | str | os.PathLike[str] | None, settings: str) -> None:
         self._digest = hashlib.sha256(settings.encode()).hexdigest()
         self._steps: FileIO | None = None
         self._path: Path | None = None
@@ -69,9 +83,38 @@ class RunKey:
         else:
             path = Path(source)
             self.resumable = True
-            if count:
-                self._open(path)
-            self.key = self._read(path, create=count and self.released == 0)
+            self._open(path)
+            self.key = self._read(path, create=self.released == 0)
+
+    def for_worker(self) -> WorkerKey:
+        """Return what the other workers of a distributed run need: they leave counting in the file to this one."""
+        return WorkerKey(self.key, self._digest, self.resumable, self.released)
+
+    @classmethod
+    def of_worker(cls, shared: WorkerKey, settings: str) -> Self:
+        """Return the key for another worker.
+
+        Raises
+        ------
+        InvalidArgument
+            If the settings of this worker are not those of the first.
+        """
+        made = cls(shared.key, settings)
+        if made._digest != shared.digest:
+            made.close()
+            raise InvalidArgument(
+                "budget, max_grad_norm, epochs, mechanism and model",
+                "others than the first worker",
+                "the same on every worker",
+            )
+        made.resumable, made.released = shared.resumable, shared.released
+        return made
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a RunKey holds a secret key and cannot be copied or pickled; give a training that goes on elsewhere its"
+            " key file"
+        )
 
     def __repr__(self) -> str:
         return f"RunKey(<hidden>, released={self.released})"
@@ -125,7 +168,7 @@ class RunKey:
             return read_key_file(path)
         except FileNotFoundError:
             if not create:
-                raise KeyFileMissing(path=str(path)) from None
+                raise TrainingKeyMissing(path=str(path)) from None
         write_key_file(path, fresh_key(), keep=True)
         return read_key_file(path)
 

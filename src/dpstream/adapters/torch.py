@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dpstream.adapters.run_key import RunKey
 from dpstream.adapters.training_noise import Part, PartNoise, TrainingNoise, Which
 from dpstream.adapters.training_settings import GaussianBudget, TrainingSettings
 from dpstream.budget import Budget
@@ -75,7 +76,8 @@ class PrivateGradients:
         "auto" for the one of least mean error under this participation, or a mechanism.
     key
         None: a key from the operating system, for this process only. A path: a key file of mode 0600, made if missing,
-        with a count of the released steps beside it; needed for checkpoints. Or 32 bytes.
+        with a count of the released steps beside it; needed for checkpoints. Or 32 bytes. Of several workers the first
+        one's is taken, and told to the others, so that all of them make this object together.
     which
         "increments": for gradients. "prefix": for running sums of gradients (FTRL).
     threads
@@ -129,7 +131,7 @@ class PrivateGradients:
         )
         self._which = which
         self._noise = TrainingNoise(
-            self._settings, parts, key=key, which=which, threads=threads, count=_is_first_worker()
+            self._settings, parts, key=key, which=which, threads=threads, open_key=open_together
         )
 
     def __repr__(self) -> str:
@@ -151,7 +153,10 @@ class PrivateGradients:
         return dict(self._parameters)
 
     def spent(self) -> GaussianBudget | None:
-        """What is spent if training stops now; None before the first step."""
+        """What is spent if training stops at this step, as fixed beforehand; None before the first step.
+
+        A training that stops because of what was seen is covered by the whole budget, not by this.
+        """
         return self.settings.spent_after(self.t)
 
     def describe(self) -> str:
@@ -306,6 +311,28 @@ def _local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def _is_first_worker() -> bool:
+def open_together(source: bytes | str | os.PathLike[str] | None, settings: str) -> RunKey:
+    """Open a run's key; of several workers the first opens it, and tells the others the key or why it cannot.
+
+    It goes where the sums of true gradients go, which are as secret.
+    """
+    if workers() == 1:
+        return RunKey(source, settings)
+    told: list[Any] = [None]
+    own = None
+    if torch.distributed.get_rank() == 0:
+        try:
+            own = RunKey(source, settings)
+            told = [own.for_worker()]
+        except Exception as error:  # the others would wait for ever
+            told = [error]
+    torch.distributed.broadcast_object_list(told)
+    if isinstance(told[0], Exception):
+        raise told[0]
+    return RunKey.of_worker(told[0], settings) if own is None else own
+
+
+def workers() -> int:
+    """How many processes train together."""
     distributed = torch.distributed
-    return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1

@@ -11,6 +11,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 from torch.utils.data.distributed import DistributedSampler
 
 from dpstream.adapters.batch_order import BatchOrder, FixedBatches
+from dpstream.adapters.torch import workers
 from dpstream.errors import InvalidArgument
 from dpstream.participation import Participation
 
@@ -34,7 +35,15 @@ def order_of(loader: DataLoader[Any], participation: Participation | None, epoch
             " yourself and use PrivateGradients",
         )
     examples = len(loader.dataset)
+    world = workers()
     if participation is not None:
+        if world > 1:  # each would see its own share only, and an example can come back on another worker
+            raise InvalidArgument(
+                "participation",
+                participation,
+                f"left out with {world} workers, so that all of them keep one order of batches; for another order,"
+                " train with one worker, or clip and sum yourself and use PrivateGradients",
+            )
         return BatchOrder(loader.batch_sampler, participation, examples, epochs * len(loader))
     sampler = loader.batch_sampler.sampler if type(loader.batch_sampler) is BatchSampler else None
     shuffled = isinstance(sampler, RandomSampler) and not sampler.replacement
@@ -46,23 +55,21 @@ def order_of(loader: DataLoader[Any], participation: Participation | None, epoch
             "one that goes through the examples in order or shuffled;"
             " for another order say how soon examples come back, as in participation=dpstream.Participation(8, 256)",
         )
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-    world = torch.distributed.get_world_size() if distributed else 1
     batches = FixedBatches(
         examples,
         loader.batch_size * (world if isinstance(sampler, DistributedSampler) else 1),
-        seed=_common_seed(distributed) if shuffled else None,
+        seed=_common_seed(world) if shuffled else None,
         drop_last=loader.drop_last,
-        rank=torch.distributed.get_rank() if distributed else 0,
+        rank=torch.distributed.get_rank() if world > 1 else 0,
         world=world,
     )
     return BatchOrder(batches, batches.participation(epochs), examples, epochs * len(batches))
 
 
-def _common_seed(distributed: bool) -> int:
+def _common_seed(world: int) -> int:
     """A seed for the order, the same for all workers. The order is no secret."""
     seed = [int.from_bytes(os.urandom(7))]
-    if distributed:
+    if world > 1:
         torch.distributed.broadcast_object_list(seed)
     return seed[0]
 

@@ -9,26 +9,33 @@ from typing import Any, Literal
 
 from dpstream.adapters.batch_order import BatchOrder
 from dpstream.adapters.opacus_accountant import Accountant
-from dpstream.adapters.torch import HALF, PrivateGradients, plain_name
+from dpstream.adapters.torch import HALF, PrivateGradients, plain_name, workers
 from dpstream.adapters.torch_loader import order_of, private_loader
 from dpstream.arguments import check_whole
-from dpstream.budget import Budget
-from dpstream.errors import InvalidArgument, MissingExtra, ParametersChanged, StateError
+from dpstream.budget import ApproxDP, Budget
+from dpstream.errors import BatchUnexpected, InvalidArgument, MissingExtra, ParametersChanged, StateError
 from dpstream.mechanisms.base import Mechanism
 from dpstream.participation import Participation
 
 try:
     import opacus
     from opacus import optimizers
+    from opacus.distributed import DifferentiallyPrivateDistributedDataParallel
+    from opacus.grad_sample import GradSampleHooksFastGradientClipping
     from opacus.optimizers.optimizer import _check_processed_flag, _mark_as_processed
 except ImportError as error:
     raise MissingExtra(extra="torch", needs="Opacus") from error
 
 import torch
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 __all__ = ["DPOptimizer", "make_private"]
+
+#: What Opacus trains over several workers.
+TRAINED_TOGETHER = (DifferentiallyPrivateDistributedDataParallel, DistributedDataParallel, FSDPModule)
 
 GradSampleMode = Literal["hooks", "functorch", "ew", "ghost", "ghost_fsdp"]
 
@@ -44,6 +51,8 @@ class CorrelatedNoise:
         The noise.
     order
         The batches.
+    model
+        The model as Opacus wrapped it; with ghost clipping it clips.
     arguments
         Those of the Opacus optimizer.
     """
@@ -51,15 +60,36 @@ class CorrelatedNoise:
     private: PrivateGradients
     order: BatchOrder
 
-    def __init__(self, optimizer: Any, *, private: PrivateGradients, order: BatchOrder, **arguments: Any) -> None:
+    def __init__(
+        self, optimizer: Any, *, private: PrivateGradients, order: BatchOrder, model: Any, **arguments: Any
+    ) -> None:
+        self.private, self.order, self._model = private, order, model
         super().__init__(optimizer, **arguments)  # type: ignore[call-arg]
-        self.private, self.order = private, order
         self._names = {id(tensor): name for name, tensor in private.parameters.items()}
         self._examples: int | None = 0
+        self._norms: Any = None
         order.on_start = self._drop
 
+    @property
+    def max_grad_norm(self) -> float:
+        """The norm to which each example's gradient is clipped, and for which the noise was made."""
+        return self.private.settings.max_grad_norm
+
+    @max_grad_norm.setter
+    def max_grad_norm(self, norm: float) -> None:
+        if norm != self.max_grad_norm:
+            raise InvalidArgument(
+                "max_grad_norm",
+                norm,
+                f"{self.max_grad_norm!r} to the end, since the noise was made for it; for another norm begin again:"
+                " make_private(..., max_grad_norm=...), with another key",
+            )
+
     def spent(self) -> Any:
-        """What is spent if training stops now; None before the first step."""
+        """What is spent if training stops at this step, as fixed beforehand; None before the first step.
+
+        A training that stops because of what was seen is covered by the whole budget, not by this.
+        """
         return self.private.spent()
 
     def describe(self) -> str:
@@ -90,7 +120,9 @@ class CorrelatedNoise:
         return made
 
     def _check_step(self) -> int:
-        """Refuse a step past the horizon, of other parameters or of another batch."""
+        """Refuse a step past the horizon, of other parameters, of another batch or clipped to another norm."""
+        if isinstance(self._model, GradSampleHooksFastGradientClipping):
+            self._check_ghost()
         held = {id(p) for group in self.param_groups for p in group["params"] if p.requires_grad}  # type: ignore[attr-defined]
         if held - self._names.keys():
             raise ParametersChanged(what=f"{len(held - self._names.keys())} parameters were added to the optimizer")
@@ -103,6 +135,22 @@ class CorrelatedNoise:
         if not self._check_skip_next_step(pop_next=False):  # type: ignore[attr-defined]
             self.order.check_use(step, self._examples)
         return step
+
+    def _check_ghost(self) -> None:
+        """Refuse gradients that the model did not clip, or clipped to another norm.
+
+        The wrapped criterion's `backward` clips, and leaves new norms in the model; that of any other loss does not.
+        """
+        self.max_grad_norm = self._model.max_grad_norm
+        norms = getattr(self._model, "per_sample_gradient_norms", None)
+        if norms is None or norms is self._norms:
+            raise BatchUnexpected(
+                step=self.private.t + 1,
+                expected="clipped gradients",
+                found="these are not clipped",
+                advice="Compute the loss by the criterion that make_private returned, and call backward() of that",
+            )
+        self._norms = norms
 
     def _examples_at_hand(self) -> int | None:
         """How many examples' gradients wait to be clipped; None if Opacus does not tell."""
@@ -244,16 +292,17 @@ def make_private(
     model, optimizer, data_loader
         As for Opacus. A loader that shuffles is shuffled once: every epoch repeats the same batches.
     budget
-        `dpstream.approx_dp` or `dpstream.zcdp`, for all epochs together.
+        `dpstream.approx_dp` or `dpstream.zcdp`, for all epochs together; warned of if delta is more than one over the
+        number of examples.
     max_grad_norm
-        Each example's gradient is clipped to this ℓ2 norm.
+        Each example's gradient is clipped to this ℓ2 norm, which stays the same in all steps.
     epochs
         How many passes over the data the budget must cover.
     mechanism
         "auto" for the one of least mean error, or a mechanism.
     participation
         None: it follows from the order of the batches. Otherwise the loader keeps its own order, and an example that
-        comes back sooner or more often than this is refused when it does.
+        comes back sooner or more often than this is refused when it does; with one worker only.
     key
         As for `PrivateGradients`; a path is needed for checkpoints.
     criterion
@@ -280,12 +329,24 @@ def make_private(
             grad_sample_mode,
             f"'hooks' for parameters of {half[0]}: ghost clipping adds up in 16 bits",
         )
+    if workers() > 1 and not isinstance(model, TRAINED_TOGETHER):
+        # Each would put the noise that all share on gradients of its own, and their difference would have none.
+        raise InvalidArgument(
+            "model",
+            type(model).__name__,
+            f"one that {workers()} workers train together: wrap it in"
+            " opacus.distributed.DifferentiallyPrivateDistributedDataParallel, or shard it by fully_shard with"
+            " grad_sample_mode='ghost_fsdp'",
+        )
     order = order_of(data_loader, participation, epochs)
+    if isinstance(budget, ApproxDP) and budget.delta * len(data_loader.dataset) > 1:
+        warnings.warn(
+            f"delta = {budget.delta:g} is more than 1 / {len(data_loader.dataset)}, one over the number of examples:"
+            " a training that gives away one example as it is would keep this budget, too. Take a far smaller delta",
+            stacklevel=2,
+        )
     loader = private_loader(data_loader, order)
-    if {id(p) for p in model.parameters() if p.requires_grad} != {
-        id(p) for group in optimizer.param_groups for p in group["params"] if p.requires_grad
-    }:
-        raise InvalidArgument("optimizer", optimizer, "one of all parameters of the model that require a gradient")
+    _check_parameters(model, optimizer)
     # Opacus prepares the model (its own validator refuses what cannot be private) and its optimizer, whose noise is 0.
     made = engine.make_private(
         module=model,
@@ -315,6 +376,7 @@ def make_private(
         optimizer,
         private=private,
         order=order,
+        model=made[0],
         noise_multiplier=private.settings.scale / max_grad_norm,
         max_grad_norm=max_grad_norm,
         expected_batch_size=theirs.expected_batch_size if batch_size is None else batch_size,
@@ -335,6 +397,26 @@ _OPTIMIZERS: dict[type, Any] = {
     optimizers.DistributedDPOptimizerFastGradientClipping: DistributedGhostOptimizer,
     optimizers.FSDPOptimizerFastGradientClipping: ShardedGhostOptimizer,
 }
+
+
+def _check_parameters(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Refuse an optimizer of other parameters than those of the model that require a gradient."""
+    held = {id(p) for group in optimizer.param_groups for p in group["params"] if p.requires_grad}
+    named = {id(p): name for name, p in model.named_parameters() if p.requires_grad}
+    if missing := [repr(name) for key, name in named.items() if key not in held]:
+        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        raise InvalidArgument(
+            "optimizer",
+            type(optimizer).__name__,
+            f"one of all parameters of the model that require a gradient, but it has not {shown}: give it those, too,"
+            " or freeze them before, as in parameter.requires_grad_(False)",
+        )
+    if held - named.keys():
+        raise InvalidArgument(
+            "optimizer",
+            type(optimizer).__name__,
+            f"one of the model's parameters only, but {len(held - named.keys())} of its parameters are not the model's",
+        )
 
 
 def _checked_engine(engine: Any) -> Any:

@@ -107,8 +107,8 @@ class TrainingNoise:
         "increments" or "prefix".
     threads
         As for `NoiseStream`.
-    count
-        False for all but the first worker of a distributed run.
+    open_key
+        Opens `key` for settings that are given as text; the workers of a distributed run open it together.
 
     Guarantee
     ---------
@@ -125,7 +125,7 @@ class TrainingNoise:
         key: bytes | str | os.PathLike[str] | None = None,
         which: Which = "increments",
         threads: int | None = None,
-        count: bool = True,
+        open_key: Callable[[bytes | str | os.PathLike[str] | None, str], RunKey] = RunKey,
     ) -> None:
         if which not in ("increments", "prefix"):
             raise InvalidArgument("which", which, "'increments' or 'prefix'")
@@ -137,7 +137,7 @@ class TrainingNoise:
         self.settings = settings
         self.parts = dict(parts)
         self._which = which
-        self._run_key = RunKey(key, self._described(), count=count)
+        self._run_key = open_key(key, self._described())
         self._streams = {
             name: PartNoise(name, part, settings, self._run_key.key, which, threads) for name, part in parts.items()
         }

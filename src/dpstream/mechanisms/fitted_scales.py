@@ -79,8 +79,11 @@ def fit_scales(mechanism: FittedToeplitz, task: Task) -> tuple[float, ...]:
         return logarithms
 
     start = np.zeros(KNOTS)
-    variance, squared = (functions(start)[:-GROUPS].max(), functions(start)[-GROUPS:].max())
-    start += (squared - variance) / 4.0
+    values = functions(start)
+    # With fewer than GROUPS pairs this is not quite where they begin. Only the start depends on it, and fits stay as
+    # they were, to the last bit.
+    pairs_from = max(1, values.size - GROUPS)
+    start += (values[pairs_from:].max() - values[:pairs_from].max()) / 4.0
     logs = minimax(functions, start)
     return tuple(round(float(c), 12) for c in np.exp(logs - logs[0]))
 
