@@ -45,7 +45,7 @@ def test_day_by_day(days, tmp_path):
     end = ["--until", "2026-03-10", "--windows", "1d", "--values", "t1", "--max-pairs", "9000"]
     first = run("count", str(days[0]), *FLAGS, *end, "--store", store, "--through", "2026-03-01")
     assert first.exit_code == 0, first.output
-    assert "protects every user, of whom at most 3 names are counted" in told(first)
+    assert "protects every user. At most 3 names of each person in the whole stream are counted" in told(first)
     assert "A name is published once its noisy number of users reaches" in told(first)
     assert "Names beyond the first 3 of each user" in told(first)
     assert rows_of(first.stdout)[0]["category"] == "t1"
@@ -76,7 +76,7 @@ def test_a_settings_file(days, tmp_path):
     )
     made = run("count", *map(str, days), "--settings", str(settings), "--verbose")
     assert made.exit_code == 0, made.output
-    assert "at most 3 names and 2 rows of each are counted" in told(made)
+    assert "3 names of each person in the whole stream are counted, and at most 2 rows of each" in told(made)
     assert "Mechanism: BalancedToeplitz, the least error that names can have." in told(made)
     assert len(rows_of(made.stdout)) > 5
 

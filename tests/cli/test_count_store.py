@@ -216,7 +216,7 @@ def test_how_many_were_dropped_is_withheld_or_private(folder, monkeypatch):
     usual = (file, "--time", "when", "--rho", 0.5, "--horizon", 10, "--user", "who", "--max-contributions", 2)
     said = " ".join(count(*usual).stderr.split())
     assert (
-        "Rows beyond 2 for each user are left out of all totals. How many is withheld: it would be a figure about"
+        "Rows beyond 2 of each user are not counted. Their number is not shown, because it is a figure about people"
         in said
     )
     said = " ".join(count(*usual, "--report-dropped", 5000).stderr.split())

@@ -116,12 +116,13 @@ def test_what_is_said_of_people(visits):
     assert (
         said
         == """\
-Budget ε = 1, δ = 1e-06 for all releases together protects every user, of whom
-at most 3 rows are counted.
+Budget ε = 1, δ = 1e-06 for all releases together protects every user. At most 3
+rows of each person in the whole stream are counted, so figures fall behind as
+people use up their limit.
 Noise: at most ±66 (95 %).
 300 rows read; 15 steps released.
-Rows beyond 3 for each user are left out of all totals. How many is withheld: it
-would be a figure about people (--report-dropped spends budget on it).
+Rows beyond 3 of each user are not counted. Their number is not shown, because
+it is a figure about people (--report-dropped spends budget on it).
 The noise of this run is not kept (--store keeps it): publish the result of one
 run only."""
     )

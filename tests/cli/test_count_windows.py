@@ -77,7 +77,7 @@ def test_months(same_noise, log):  # noqa: F811
     result = count(log, *STEPS, "--rho", 0.5, "--windows", "1mo")
     said = " ".join(result.stderr.split())
     largest = max(int(row["last_1mo_high"]) - int(row["last_1mo"]) for row in rows)
-    assert f"Windows: last_1mo at most ±{largest}; as long as there are fewer steps, since the first." in said
+    assert f"Windows: last_1mo at most ±{largest}; until enough steps exist, windows start at the first step." in said
 
 
 def test_categories_and_amounts(same_noise, tmp_path):  # noqa: F811

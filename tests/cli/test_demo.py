@@ -40,7 +40,7 @@ def test_the_next_commands_can_be_pasted(tmp_path, monkeypatch):
     assert program == [".venv/bin/dpstream", "serve"]
     assert {info.name for info in PublishedStore(file).streams()} == {"count", "patients"}
     left_out = visits.height - visits.group_by("patient").len()["len"].clip(upper_bound=MOST_VISITS).sum()
-    assert f"{100 * left_out / visits.height:.0f} % too low" in remark
+    assert f"{100 * left_out / visits.height:.0f} % of the visits" in remark
     assert left_out / visits.height < 0.1
 
 

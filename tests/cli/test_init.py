@@ -63,11 +63,14 @@ def test_yes_takes_the_guesses_but_no_categories(visits):
     assert result.exit_code == 0, result.output
     told = " ".join(result.stdout.split())
     assert "No categories are taken: ward could be one." in told
+    assert "Each row is protected by itself. A person with several rows is protected less." in told
+    assert "figures then fall behind as people use up that limit (--user patient --max-contributions K)." in told
+    assert "A step of 1d has about so many rows in this file (not for publication): 7.69." in told
+    assert "warning: The figure of a step is smaller than the error bar, ±" in told
     assert "publish: dpstream count visits.csv --settings visits.toml --through DATE DATE is the last day" in told
     assert tomllib.loads((visits / "visits.toml").read_text()) == {
         "name": "visits", "time": "seen_at", "every": "1d", "time_zone": "UTC", "from": "2026-01-01",
-        "until": "2026-12-31", "user": "patient", "max_contributions": 3, "epsilon": 1, "delta": 1e-6,
-        "store": "visits.db",
+        "until": "2026-12-31", "windows": ["1d", "7d"], "epsilon": 1, "delta": 1e-6, "store": "visits.db",
     }  # fmt: skip
     assert len(counted("visits.csv", "--settings", "visits.toml", "--through", "2026-01-26")) == 26
     with dp.Store(visits / "visits.db") as store:
@@ -78,7 +81,7 @@ def test_yes_takes_the_guesses_but_no_categories(visits):
 
 def test_questions_and_what_the_answers_mean(visits, monkeypatch):
     monkeypatch.setattr("dpstream.cli.init_run.somebody_to_ask", lambda: True)
-    answers = ["", "1w", "Europe/Vienna", "2025-12-29", "2027-01-03", "ward", "y", "none", "0.5", "w.db"]
+    answers = ["", "1w", "Europe/Vienna", "2025-12-29", "2027-01-03", "ward", "y", "row", "0.5", "w.db"]
     result = init("visits.csv", "--output", "w.toml", input="\n".join(answers) + "\n")
     assert result.exit_code == 0, result.output
     told = " ".join(result.stdout.split())
@@ -88,7 +91,7 @@ def test_questions_and_what_the_answers_mean(visits, monkeypatch):
     assert tomllib.loads((visits / "w.toml").read_text()) == {
         "name": "w", "time": "seen_at", "every": "1w", "time_zone": "Europe/Vienna", "from": "2025-12-29",
         "until": "2027-01-03", "by": "ward", "values": ["Surgery, general", "north"], "undeclared": "other",
-        "epsilon": 0.5, "delta": 1e-6, "store": "w.db",
+        "windows": ["1w"], "epsilon": 0.5, "delta": 1e-6, "store": "w.db",
     }  # fmt: skip
     rows = counted("visits.csv", "--settings", "w.toml", "--through", "2026-01-18")
     assert [row["category"] for row in rows] == ["Surgery, general", "north", "other"] * 3
@@ -98,6 +101,47 @@ def test_questions_and_what_the_answers_mean(visits, monkeypatch):
     )
     assert result.exit_code == 0, result.output
     assert "by" not in tomllib.loads((visits / "w.toml").read_text())
+    assert "Then ward is not used, and one total is published." in " ".join(result.stdout.split())
+
+
+def test_a_limit_says_what_it_leaves_out_and_a_wrong_answer_is_asked_for_again(visits, monkeypatch):
+    """Of 40 patients who come five times each, a limit of 1 leaves out all but their first rows."""
+    monkeypatch.setattr("dpstream.cli.init_run.somebody_to_ask", lambda: True)
+    answers = ["when", "seen_at", "1 day", "", "Vienna", "Europe/Vienna", "soon", "2026-01-01", "2025-12-31", ""]
+    answers += ["wards", "none", "doctor", "patient", "0", "1", "n", "4", "y", "-1", "1", ""]
+    result = init("visits.csv", input="\n".join(answers) + "\n")
+    assert result.exit_code == 0, result.output
+    told = " ".join(result.stdout.split())
+    for refused_answer in ("when", "1 day", "Vienna", "soon", "wards", "doctor", "0", "-1"):
+        assert f"got '{refused_answer}'" in told
+    assert "the last step must be not before the first, 2026-01-01, got '2025-12-31'" in told
+    assert "At most 1 row of each person in the whole stream is counted, so figures fall behind" in told
+    assert "Rows that a limit of 1 leaves out of this file (not for publication)" in told
+    assert "2026-01 200 160 (80%)" in told
+    assert "2026-01 200 40 (20%)" in told
+    settings = tomllib.loads((visits / "visits.toml").read_text())
+    assert (settings["user"], settings["max_contributions"]) == ("patient", 4)
+
+
+def test_dates_that_can_be_read_in_two_ways(here, monkeypatch):  # noqa: F811
+    """A file of the first twelve days of a month: which number is the day is asked, also after an empty answer."""
+    (here / "visits.csv").write_text("day\n" + "".join(f"{day:02}/03/2026\n" for day in range(1, 13)) * 3)
+    result = init("visits.csv", "--yes")
+    assert result.exit_code == 2
+    assert "No row tells the day from the month, such as 01/03/2026: --time-format" in result.stderr
+    monkeypatch.setattr("dpstream.cli.init_run.somebody_to_ask", lambda: True)
+    result = init("visits.csv", input="\n".join(["", "", "mm.dd", "dd/mm/yyyy", *[""] * 6]) + "\n")
+    assert result.exit_code == 0, result.output
+    assert tomllib.loads((here / "visits.toml").read_text())["time_format"] == "dd/mm/yyyy"
+
+
+def test_the_bars_are_those_that_count_has(visits):
+    """The windows that the table speaks of are in the settings, so the noise is fitted to them."""
+    told = " ".join(init("visits.csv", "--yes").stdout.split())
+    rows = counted("visits.csv", "--settings", "visits.toml", "--through", "2026-01-26")
+    off = max(int(row["last_7d_high"]) - int(row["last_7d"]) for row in rows)
+    largest = int(told.split(" 1 ±")[1].split(" ")[2].strip("±"))
+    assert 0.8 * largest <= off <= largest
 
 
 def test_refusals_of_init(visits):

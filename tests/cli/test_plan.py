@@ -48,7 +48,8 @@ def test_the_sentence_and_the_table():
     assert result.exit_code == 0
     first, *lines = result.output.splitlines()
     assert first == (
-        "With ε = 1, δ = 1e-06 over 365 steps each published count is within ±22 of the truth, 95 % of the time."
+        "With ε = 1, δ = 1e-06 over 365 steps each published count is within ±22 of the count without noise, 95 % of"
+        " the time."
     )
     assert "BalancedToeplitz is first because its largest variance is least" in result.output
     assert "ask for it with --optimal" in result.output
@@ -164,7 +165,10 @@ def test_the_least_budget_for_an_error(options, make, target):
 def test_the_least_budget_in_words():
     output = invoke("--horizon", "365", "--target-error", "20", "--delta", "1e-6").output
     assert "The least budget for ±20 is ε = 1.0755, δ = 1e-06; 0.1 % less is not enough." in output
-    assert "With ε = 1.0755, δ = 1e-06 over 365 steps each published count is within ±20 of the truth" in output
+    assert (
+        "With ε = 1.0755, δ = 1e-06 over 365 steps each published count is within ±20 of the count without noise"
+        in output
+    )
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
@@ -290,7 +294,9 @@ def test_windows_are_within_what_is_said(contributions):
     assert found["windows"] == {str(length): off for length, off in largest.items()}
     shown = invoke(*options, "--max-contributions", str(contributions)).output
     for length, words in ((1, "each step's own count"), (7, "each sum of 7 steps in a row")):
-        assert f"{words} is within ±{largest[length]:,} of the truth, 95 % of the time." in " ".join(shown.split())
+        assert f"{words} is within ±{largest[length]:,} of the count without noise, 95 % of the time." in " ".join(
+            shown.split()
+        )
 
 
 def test_windows_of_time_are_told_in_their_words():
@@ -301,7 +307,7 @@ def test_windows_of_time_are_told_in_their_words():
     planned = dp.plan(40, dp.zcdp(0.05), windows=(1, 7, 12, 31, 40)).within()
     names = {"each day's figure": 1, "each week's figure": 7, "each month's figure": 31, "each year's figure": 40}
     for words, length in (names | {"each step's own count": 1, "each sum of 12 steps in a row": 12}).items():
-        assert f"From the same releases, {words} is within ±{int(planned[length])} of the truth" in said
+        assert f"From the same releases, {words} is within ±{int(planned[length])} of the count without noise" in said
     hours = invoke("--rho", "0.05", "--horizon", "30", "--windows", "1d", "--every", "1h", "--json")
     assert list(json.loads(hours.output)["windows"]) == ["24"]
     refused = invoke("--rho", "0.05", "--horizon", "30", "--windows", "1h")

@@ -28,7 +28,7 @@ def test_figures_are_those_of_the_settings():
 def test_it_is_said_in_words():
     said = " ".join(run().stdout.split())
     assert "A name that 121 people have brought is published by the last step, 95 % of the time." in said
-    assert "is then within ±26 of the truth" in said
+    assert "is then within ±26 of the counted number" in said
     assert "Threshold: a noisy number of 99 people." in said
 
 

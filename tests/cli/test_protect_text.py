@@ -29,7 +29,7 @@ def test_of_a_run(log, tmp_path):
     assert result.exit_code == 0, result.output
     said = file.read_text()
     assert said.startswith("These figures are published with differential privacy.")
-    assert "At most 3 rows of each person are counted; what people bring beyond that is not in the figures." in said
+    assert "At most 3 rows of each person in the whole stream are counted, so figures fall behind" in said
     assert "each figure of 7 days within ±" in said
     entry = json.loads(file.with_suffix(".json").read_text())
     assert entry["deployment"]["basic"]["name"] == "A clinic"

@@ -531,9 +531,11 @@ def test_show_promises_what_count_promised(path):  # noqa: F811
         log, "--time", "when", "--from", "2026-01-01", "--through", "2026-01-02", "--unbounded", "--rho", 1, "--user",
         "who", "--max-contributions", 3, "--store", path,
     )  # fmt: skip
-    assert "protects every user, of whom at most 3 rows are counted" in " ".join(counted.stderr.split())
+    assert "protects every user. At most 3 rows of each person in the whole stream are counted" in " ".join(
+        counted.stderr.split()
+    )
     said = " ".join(invoke("show", path, "count").output.split())
-    assert "To whom: everyone, because at most 3 rows are counted of each person, in whatever steps" in said
+    assert "To whom: everyone, because the counted rows of one person add at most 3, in whatever steps" in said
     assert "rows of one person at most 3, in whatever steps" in said
     assert "more steps" not in said
     assert "one step" not in said

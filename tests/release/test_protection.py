@@ -102,11 +102,14 @@ def test_the_paragraph_says_what_holds():
     said = text.paragraph()
     largest = int(error_bars(settings, 1, 100)[1].max())
     week = max(change_error(settings, t, t - 7, 0.95)[1] for t in range(8, 101))
-    assert f"each published total is within ±{largest} of the true one" in said
+    assert f"each published total is within ±{largest} of the total of the counted rows" in said
     assert f"each figure of 7 days within ±{week}" in said
     assert "(100 steps at most) have ε = 1 and δ = 1e-06" in said
-    assert f"at most {math.e:.3g} times as likely as it would be without that person, but for a chance of 1e-06" in said
-    assert "At most 3 rows of each person are counted; what people bring beyond that is not in the figures." in said
+    assert (
+        f"at most {math.e:.3g} times as likely as it would be without that person, except with probability 1e-06"
+        in said
+    )
+    assert "At most 3 rows of each person in the whole stream are counted, so figures fall behind" in said
     assert "row is protected by itself" not in said
     assert "\n" not in said
     assert not re.search(r"  |None|\bnan\b|\{", said)
@@ -114,7 +117,7 @@ def test_the_paragraph_says_what_holds():
 
 def test_other_promises():
     pure = ProtectionText(counter(dp.pure_dp(0.5)), "visits").paragraph()
-    assert "ε = 0.5; whatever they show is at most 1.65 times as likely as it would be without that row." in pure
+    assert "ε = 0.5; any result is at most 1.65 times as likely as it would be without that row." in pure
     assert "a person with several visits is protected less" in pure
     rho = ProtectionText(counter(dp.zcdp(0.5)), "visits").paragraph()
     epsilon = dp.zcdp(0.5).to_approx_dp(delta=1e-6).epsilon

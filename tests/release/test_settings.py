@@ -115,7 +115,7 @@ def test_the_distance_covers_every_pair_of_neighbours(neighbours, width, times, 
 def test_what_replace_means_is_said():
     assert "in which steps they were can be told" in dp.Counter(9, dp.zcdp(1), neighbours="replace").describe()
     assert "nor in which steps" in dp.Counter(9, dp.zcdp(1), neighbours="replace-anywhere").describe()
-    assert "whoever adds them up ensures" in dp.Counter(9, dp.zcdp(1)).describe()
+    assert "You must ensure that nobody adds more than 1" in dp.Counter(9, dp.zcdp(1)).describe()
     assert "each step must be one person's" in dp.Counter(9, dp.zcdp(1), per_step=1).describe()
 
 

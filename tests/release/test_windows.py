@@ -347,7 +347,7 @@ def test_the_plan_says_within_what():
         widest = max(change_error(counter.settings, t, t - window, 0.95)[1] for t in range(window + 1, 61))
         first = max(math.ceil(1.96 * rounded_stddev(counter.settings.noise_at(t))) for t in range(1, window + 1))
         assert widest <= off <= max(widest, first)
-        assert f"±{off:,.4g} of the truth" in str(ranked)
+        assert f"±{off:,.4g} of the sum without noise" in str(ranked)
     assert set(ranked.within()) == {1, 7}
     real = dp.plan(60, dp.zcdp(0.05), windows=(1, 7), lane="float")
     assert real.within()[7] == pytest.approx(stats.norm.isf(0.025) * real.rows[0].window_stddev[1])

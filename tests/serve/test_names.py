@@ -86,7 +86,7 @@ def test_the_page_shows_the_largest_names(server, published):
     assert largest[0][1] in drawn
     assert largest[-1][1] not in drawn
     assert seen.tags.count("script") == 1
-    assert "about others nothing is told" in words
+    assert "the figures say nothing about other names" in words
     assert "To whom: everyone who brings at most 2 names" in words
 
 

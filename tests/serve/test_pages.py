@@ -210,7 +210,7 @@ def test_a_successor_goes_on_in_the_same_page(path):
             assert [row["value"] for row in rows] == values.tolist()
         assert values[-1] == values[99] + further[-1]
         words = " ".join(Seen(server.get("/streams/visits.html").text).words)
-        assert "Promised in 2 parts, which add up: rho = 0.5, rho = 0.25." in words
+        assert "Privacy budget in 2 parts, which add up: rho = 0.5, rho = 0.25." in words
         assert "(103 steps). 47 steps left." in words
         assert "visits-2: These are running counts" in words
 

@@ -285,7 +285,7 @@ def test_what_a_store_enforces_is_what_is_promised(path):
         assert (info.rows_per_person, info.people, info.per_person, info.opened) == (3, 10, 3, 1)
         assert (other.rows_per_person, other.people, other.participation.times) == (None, None, 2)
         for text in (limited.describe(), store.describe("limited")):
-            assert "everyone, because at most 3 rows are counted of each person, in whatever steps" in text
+            assert "everyone, because the counted rows of one person add at most 3, in whatever steps" in text
             assert "The store refuses to count more" in text
             assert "one step only" not in text
         assert store.describe("free") == free.describe()

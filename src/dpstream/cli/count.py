@@ -172,7 +172,8 @@ def count(
     confidence: Annotated[
         float | None,
         typer.Option(
-            help="The chance that a true total is between low and high; 0.95 if left out.", rich_help_panel=STEPS
+            help="The chance that the number without noise is between low and high; 0.95 by default.",
+            rich_help_panel=STEPS,
         ),
     ] = None,
     windows: Annotated[
@@ -229,7 +230,9 @@ def count(
     max_contributions: Annotated[
         int | None,
         typer.Option(
-            help="The number of rows of one user that are counted; others are left out.", rich_help_panel=PEOPLE
+            help="The number of rows of one user that are counted in the whole stream; further rows are not counted, so"
+            " figures fall behind as users use up their limit.",
+            rich_help_panel=PEOPLE,
         ),
     ] = None,
     names_per_person: Annotated[

@@ -20,6 +20,7 @@ from dpstream.events.number_words import number
 from dpstream.release.change_errors import change_errors
 from dpstream.release.counter import Counter
 from dpstream.release.least_budget import largest_error
+from dpstream.release.limit_words import row_limit_in_words
 from dpstream.release.plan import plan
 
 __all__ = ["Notes"]
@@ -68,7 +69,7 @@ class Notes:
         if run.options.windows:
             self.note(self._windows())
         if run.created and run.store is not None and (spent := run.store.spent()).streams > 1:
-            self.note(f"{promised(spent)} Whoever is in several streams is protected by that, not by each alone.")
+            self.note(f"{promised(spent)} Someone who appears in several streams has this combined protection.")
         self._say(found_before(run))
 
     def after(self, report_dropped: float | None, output: Path | None, plot: Path | None) -> None:
@@ -104,7 +105,7 @@ class Notes:
 
     def _windows(self) -> str:
         """How exact each window is where it is least so, among the releases of this run and those before."""
-        return f"Windows: {self._window_errors()}; as long as there are fewer steps, since the first."
+        return f"Windows: {self._window_errors()}; until enough steps exist, windows start at the first step."
 
     def _window_errors(self) -> str:
         run, shown = self._run, self._run.options.measure.reader.shown
@@ -142,20 +143,18 @@ class Notes:
 
     def _promise(self) -> str:
         options = self._run.options
+        budget = f"Budget {budget_in_words(options.budget)} for all releases together protects"
         if options.user is not None:
-            are = "is" if options.max_contributions == 1 else "are"
-            who = f"every user, of whom at most {number(options.max_contributions, 'row')} {are} counted"
-        else:
-            who = "every single row (for people with several rows: --user and --max-contributions)"
-        return f"Budget {budget_in_words(options.budget)} for all releases together protects {who}."
+            return f"{budget} every user. {row_limit_in_words(options.max_contributions)}"
+        return f"{budget} every single row (for people with several rows: --user and --max-contributions)."
 
     def _dropped(self, report_dropped: float | None) -> None:
         people = self._run.tally.people
         assert people is not None  # noqa: S101
         if report_dropped is None:
             self.note(
-                f"Rows beyond {people.limit.times:,} for each user are left out of all totals. How many is withheld:"
-                " it would be a figure about people (--report-dropped spends budget on it)."
+                f"Rows beyond {people.limit.times:,} of each user are not counted. Their number is not shown, because"
+                " it is a figure about people (--report-dropped spends budget on it)."
             )
             return
         # One user changes the number of users with dropped rows by one at most, however many rows they have.

@@ -290,7 +290,13 @@ def _picture(run: CountRun, command: CountCommand, notes: Notes) -> ReleasePictu
     over = window_to_draw(released, options.windows)
     return with_room(
         ReleasePicture(
-            released, over, confidence=options.confidence, title=command.title, label=command._label(run), truth=truth
+            released,
+            over,
+            confidence=options.confidence,
+            title=command.title,
+            label=command._label(run),
+            truth=truth,
+            limit=run.protection("").limit,
         )
     )
 

@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.table import Table
 
 from dpstream.errors import InvalidArgument
+from dpstream.release.limit_words import row_limit_in_words
 
 if TYPE_CHECKING:
     import polars as pl
 
 FIRST_DAY, LAST_DAY = "2025-01-01", "2025-12-31"
 DAYS = 365
-#: "Try next" counts so many visits of one patient: a limit that leaves out few of them.
+#: "Try next" counts so many visits of one patient in the whole year: a limit that leaves out few of them.
 MOST_VISITS = 30
 #: Visits by day of the week, from Monday; wards and how they share the visits; the hours when people come.
 WEEK = (1.25, 1.1, 1.05, 1.05, 1.1, 0.8, 0.65)
@@ -87,8 +88,8 @@ def _try_next(folder: Path, visits: pl.DataFrame) -> list[str]:
         f"  {by_ward}",
         f"  {program} count {log} {a_year} {people}",
         f"  {program} store verify {store}",
-        f"(The second protects patients instead of single visits: {MOST_VISITS} visits of each are counted, so its"
-        f" totals are {100 * left_out:.0f} % too low here, and its noise is {MOST_VISITS} times as large.)",
+        f"(The second protects patients instead of single visits. {row_limit_in_words(MOST_VISITS)} Here it leaves out"
+        f" {100 * left_out:.0f} % of the visits, and its noise is {MOST_VISITS} times as large.)",
     ]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from dpstream.cli.budget_options import budget_in_words
 from dpstream.cli.count_notes import Notes
 from dpstream.events.discovery_run import DiscoveryRun
-from dpstream.events.number_words import number
+from dpstream.release.limit_words import names_limit_in_words
 
 __all__ = ["NamesNotes"]
 
@@ -19,11 +19,9 @@ class NamesNotes(Notes):
 
     def _promise(self) -> str:
         options, found = self._run.options, self._run.discovery
-        rows = "" if found.per_name == 1 else f" and {found.per_name:,} rows of each"
         return (
-            f"Budget {budget_in_words(options.budget)} for all releases together protects every user, of whom at most"
-            f" {number(found.names_per_person, 'name')}{rows} {'is' if found.names_per_person == 1 else 'are'} counted."
-            f" {self._threshold()}"
+            f"Budget {budget_in_words(options.budget)} for all releases together protects every user."
+            f" {names_limit_in_words(found.names_per_person, found.per_name)} {self._threshold()}"
         )
 
     def _threshold(self) -> str:
@@ -54,6 +52,6 @@ class NamesNotes(Notes):
         found = self._run.discovery
         self.note(
             f"Names beyond the first {found.names_per_person:,} of each user, and more than {found.per_name:,}"
-            f" {'row' if found.per_name == 1 else 'rows'} of one, are left out. How many is withheld: it would be a"
-            " figure about people."
+            f" {'row' if found.per_name == 1 else 'rows'} of one, are not counted. Their number is not shown,"
+            " because it is a figure about people."
         )

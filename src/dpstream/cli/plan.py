@@ -26,7 +26,7 @@ def plan(
         int, typer.Option(help="How much one row can add to a count, as --per-person of count.", rich_help_panel=DATA)
     ] = 1,
     max_contributions: Annotated[
-        int, typer.Option(help="How many rows of one person are counted, anywhere.", rich_help_panel=DATA)
+        int, typer.Option(help="How many rows of one person are counted in the whole stream.", rich_help_panel=DATA)
     ] = 1,
     categories: Annotated[
         int | None, typer.Option(help="The number of categories that are counted.", rich_help_panel=DATA)

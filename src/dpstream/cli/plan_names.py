@@ -10,6 +10,7 @@ from rich.console import Console
 from dpstream.arguments import check_probability
 from dpstream.budget import Budget
 from dpstream.cli.output import say
+from dpstream.release.limit_words import names_limit_in_words
 from dpstream.release.open_settings import OpenSettings
 
 __all__ = ["plan_names"]
@@ -48,15 +49,14 @@ def plan_names(
     console, often = Console(), f"{100 * confidence:.10g} % of the time"
     people = "person has" if appears == 1 else "people have"
     say(console, f"A name that {appears:,} {people} brought is published by the last step, {often}.", "bold")
-    say(console, f"The count of a published name is then within ±{half:,} of the truth, {often}.", "bold")
+    say(console, f"The count of a published name is then within ±{half:,} of the counted number, {often}.", "bold")
     for window, off in changes.items():
         steps = "its last step alone" if window == 1 else f"its last {window:,} steps"
         say(console, f"From the same releases, what was counted in {steps} is within ±{off:,}, {often}.", "bold")
-    names = "name" if names_per_person == 1 else "names"
+    say(console, names_limit_in_words(names_per_person, per_name))
     say(
         console,
-        f"Threshold: a noisy number of {settings.threshold:,} people. One person brings at most {names_per_person:,}"
-        f" {names} and adds at most {per_name:,} to each, in all {horizon:,} steps together. Of delta,"
-        f" {settings.delta_noise:.3g} is for the noise and {settings.delta_threshold:.3g} for the chance that a name is"
-        " published that only one person has brought.",
+        f"Threshold: a noisy number of {settings.threshold:,} people. Of delta, {settings.delta_noise:.3g} is for the"
+        f" noise and {settings.delta_threshold:.3g} for the chance that a name is published that only one person has"
+        " brought.",
     )

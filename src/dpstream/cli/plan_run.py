@@ -26,6 +26,7 @@ from dpstream.release.least_budget import (
     mean_rounded_variance,
     widest_noise,
 )
+from dpstream.release.limit_words import row_limit_in_words
 from dpstream.release.noise_law import rounded_variance
 from dpstream.release.plan import Plan
 from dpstream.release.plan import plan as ranked
@@ -122,6 +123,7 @@ def run_plan(
         say(console, _window_sentence(window, within[length], confidence), "bold")
     if max_contributions > 1:
         say(console, f"Up to {max_contributions} rows of one person are covered as one row that adds {distance:,}.")
+        say(console, row_limit_in_words(max_contributions))
     show_table(console, _table(found, measured))
     say(console, found.reason)
     for name, why in found.left_out.items():
@@ -148,7 +150,7 @@ def _sentence(budget: Budget, horizon: int | None, error: int, confidence: float
         else f"over {horizon:,} step{'s' * (horizon > 1)} each published count"
     )
     words, often = budget_in_words(budget), f"{100 * confidence:.10g} % of the time"
-    return f"With {words} {over} is within ±{error:,} of the truth, {often}."
+    return f"With {words} {over} is within ±{error:,} of the count without noise, {often}."
 
 
 def _length(window: Window, every: str, horizon: int | None) -> int:
@@ -165,7 +167,8 @@ def _window_sentence(window: Window, off: int, confidence: float) -> str:
         steps = "each step's own count" if window.count == 1 else f"each sum of {window.words} in a row"
     else:
         steps = f"each figure of {window.words}"
-    return f"From the same releases, {steps} is within ±{off:,} of the truth, {100 * confidence:.10g} % of the time."
+    often = f"{100 * confidence:.10g} % of the time"
+    return f"From the same releases, {steps} is within ±{off:,} of the count without noise, {often}."
 
 
 def _rows(found: Plan, measured: dict[str, Any]) -> list[tuple[str, int, float, float]]:

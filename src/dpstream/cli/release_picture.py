@@ -71,6 +71,8 @@ class ReleasePicture:
         What stands above the picture, and what is counted, in one word: "visits"; None: words of our own.
     truth
         The true running totals, to draw beside the releases. Never for publication.
+    limit
+        The sentence on what of a person counts (`ProtectionText.limit`); "" where each row is protected by itself.
     """
 
     released: Released
@@ -83,6 +85,7 @@ class ReleasePicture:
     title: str | None = None
     label: str | None = None
     truth: NDArray[np.int64] | None = None
+    limit: str = ""
 
     @cached_property
     def window(self) -> Window:
@@ -150,10 +153,11 @@ class ReleasePicture:
         within = "error bar" if self.as_bars or self.side_by_side else "band"
         shown = f"Shown are {self.released.left_out}. " if self.released.left_out else ""
         privacy = budget_in_words(self.released.settings.budget)
+        figure = "figure of the counted rows" if self.limit else "true figure"
         return (
-            f"{self.dates}. {shown}The figures carry noise for privacy ({privacy}):"
-            f" each true figure is within its {within} with {sure} confidence."
-        )
+            f"{self.dates}. {shown}The figures carry noise for privacy ({privacy}): each {figure} is within its"
+            f" {within} with {sure} confidence. {self.limit}"
+        ).strip()
 
     @property
     def description(self) -> str:

@@ -151,7 +151,9 @@ def releases(
     windows: Annotated[
         str | None, typer.Option(help="Also what was counted in the last 1d,7d,1mo (or in so many steps: 7).")
     ] = None,
-    confidence: Annotated[float, typer.Option(help="How often an interval holds the truth, at least.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(help="The chance that the number without noise is between low and high.")
+    ] = 0.95,
     output: Annotated[Path | None, typer.Option(help="Write them to this file: .csv, .jsonl or .parquet.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, one line each.")] = False,
 ) -> None:

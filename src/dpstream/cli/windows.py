@@ -49,7 +49,8 @@ def windows(
         str | None, typer.Option(metavar="DATE", help="Only windows that end by this date.", rich_help_panel=WHICH)
     ] = None,
     confidence: Annotated[
-        float, typer.Option(help="The chance that a true figure is between low and high.", rich_help_panel=WHICH)
+        float,
+        typer.Option(help="The chance that the number without noise is between low and high.", rich_help_panel=WHICH),
     ] = 0.95,
     output: Annotated[
         Path | None,
@@ -72,7 +73,7 @@ def windows(
     """Tell what a stream counted in each day, week or month, with error bars.
 
     The figures come from the releases that are in the store, so they cost no further budget. A window that was not
-    asked for when the stream began is told with its true error. Figures that are not of a whole window, at both ends,
+    asked for when the stream began is told with its exact error. Figures that are not of a whole window, at both ends,
     are marked. Works while another process writes to the store.
 
     Example: dpstream windows counts.db --over 1w

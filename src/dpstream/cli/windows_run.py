@@ -46,7 +46,10 @@ def run_windows(
     with existing_store(store) as opened_store:
         found = stored_stream(opened_store, the_stream(opened_store, stream))
         released, text = found.released(), found.protection(confidence=confidence, label=label or "")
-    picture = ReleasePicture(released, over, every, rolling, start, through, confidence, title, label or found.label)
+    counted = label or found.label
+    picture = ReleasePicture(
+        released, over, every, rolling, start, through, confidence, title, counted, limit=text.limit
+    )
     figures, console = picture.figures, Console()
     if output is None and shape == "table":
         _show(figures, f"{picture.counted.capitalize()} {picture.per_window}", console)
@@ -62,6 +65,8 @@ def run_windows(
         say(notes, f"{number(parts, 'figure')} {are} not of a whole window (complete: false).")
     if isinstance(found, StoredNames):
         say(notes, _of_names(picture))
+    if text.limit:
+        say(notes, text.limit)
     if plot is not None:
         save_releases(with_room(picture), plot, text.paragraph())
     for path in (output, plot):

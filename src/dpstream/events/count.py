@@ -104,8 +104,9 @@ def count(
         Count rows with these cells only ("COLUMN=VALUE"); what becomes of rows with empty cells ("refuse", "skip", or a
         value).
     user, max_contributions, max_users, fold_case
-        The column of user ids, how many rows of one are counted, how many users a store has room for, and whether
-        letter case does not matter.
+        The column of user ids, how many rows of one are counted in the whole stream, how many users a store has room
+        for, and whether letter case does not matter. People use up their limit, so figures fall behind: `low` and
+        `high` are about the counted rows, not about all rows.
     mechanism, confidence
         As for `dpstream.Counter` and its `estimate`.
     time_format, time_zone, decimal
@@ -128,7 +129,7 @@ def count(
     -------
     frame
         Of the same kind: step, start, category, value, stddev, low, high, and four columns for each window. What was
-        left out, moved or taken from the data is said by `dpstream.errors.CountWarning`.
+        left out, moved or taken from the data is said by `dpstream.errors.CountWarning`, for you only.
 
     Raises
     ------
@@ -140,8 +141,8 @@ def count(
     Guarantee
     ---------
     All releases together keep the budget for every single row or, with `user`, for every user, of whom at most
-    `max_contributions` rows are counted. Which steps are released does not depend on the data if `start` and `through`
-    are given (or a store, for `through`). Without a store every call spends the budget anew.
+    `max_contributions` rows are counted in the whole stream. Which steps are released does not depend on the data if
+    `start` and `through` are given (or a store, for `through`). Without a store every call spends the budget anew.
 
     Examples
     --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +17,12 @@ from dpstream.events.count_settings import SETTINGS
 from dpstream.events.file_options import FileOptions
 from dpstream.events.table import Table
 from dpstream.events.tables import tables
+from dpstream.events.time_formats import Undecided, recognise
 from dpstream.events.timestamps import Timestamps
 from dpstream.release.change_errors import change_errors
 from dpstream.release.settings import StreamSettings
 
-__all__ = ["Guess", "as_toml", "error_of", "guess", "likely_dates"]
+__all__ = ["Guess", "as_toml", "errors_of", "guess", "likely_dates"]
 
 #: Rows that are looked at.
 ROWS = 20_000
@@ -45,6 +46,8 @@ class Guess:
     time_format, offsets
         Of the first of them: the form to give, if it is none that is recognised in every file; and whether timestamps
         have offsets, so that somebody must say whose days are meant.
+    undecided
+        Columns of `times` whose rows can be read with the day or with the month first.
     first, last
         The days of the first and of the last row that was looked at, by that column; None without one.
     categories
@@ -62,6 +65,7 @@ class Guess:
     offsets: bool = False
     first: dt.date | None = None
     last: dt.date | None = None
+    undecided: dict[str, Undecided] = field(default_factory=dict)
     categories: dict[str, list[str]] = field(default_factory=dict)
     users: list[str] = field(default_factory=list)
     recognised: list[str] = field(default_factory=list)
@@ -81,21 +85,22 @@ def guess(path: str, files: FileOptions = FileOptions()) -> Guess:  # noqa: B008
     if table is None or not table.frame.height:
         raise SourceMissing(source=path, reason="holds no rows to look at")
     head = Table(table.frame.head(ROWS), table.where)
-    times = sorted(_times(head), key=lambda found: _rank(found.column, _TIMES, columns))
-    first = last = None
-    if times:
-        moments = times[0].read(head)
+    read, undecided = {found.column: found for found in _times(head)}, dict(_undecided(head))
+    taken = sorted([*read, *undecided], key=lambda name: _rank(name, _TIMES, columns))
+    first, last, likeliest = None, None, read.get(taken[0]) if taken else None
+    if likeliest is not None:
+        moments = likeliest.read(head)
         first, last = (moment.date() for moment in (moments.min(), moments.max()))  # type: ignore[union-attr]
-        recognised += [times[0].recognised] if times[0].recognised else []
-    taken = {found.column for found in times}
+        recognised += [likeliest.recognised] if likeliest.recognised else []
     return Guess(
         columns,
         head.frame.height,
-        [found.column for found in times],
-        times[0].time_format if times else None,
-        bool(times) and times[0].offsets,
+        taken,
+        likeliest.time_format if likeliest is not None else None,
+        likeliest is not None and likeliest.offsets,
         first,
         last,
+        undecided,
         dict(_categories(head.frame.drop(taken))),
         sorted(_users(head.frame.drop(taken)), key=lambda name: _rank(name, _USERS, columns)),
         recognised,
@@ -135,6 +140,13 @@ def _times(table: Table) -> Iterator[Timestamps]:
         yield timestamps
 
 
+def _undecided(table: Table) -> Iterator[tuple[str, Undecided]]:
+    """Columns of dates whose day and month cannot be told apart, as in a file of the first twelve days of a month."""
+    for name in table.frame.columns:
+        if table.frame[name].dtype == pl.String and isinstance(found := recognise(table.frame[name]), Undecided):
+            yield name, found
+
+
 def _categories(frame: pl.DataFrame) -> Iterator[tuple[str, list[str]]]:
     for name in frame.columns:
         if frame[name].dtype.is_float():
@@ -157,13 +169,15 @@ def likely_dates(found: Guess, today: dt.date) -> tuple[str, str]:
     return f"{year}-01-01", f"{last}-12-31"
 
 
-def error_of(budget: Budget, steps: int, per_person: int = 1, window: int = 7) -> tuple[int, int]:
-    """Return by how much a running total, and the figure of some steps, is off at most, with 95 % confidence."""
-    settings = StreamSettings.for_counter(steps, budget, per_person=per_person)
+def errors_of(budget: Budget, steps: int, per_person: int, windows: Sequence[int]) -> list[int]:
+    """Return by how much a running total, and the figure of each window, is off at most, with 95 % confidence.
+
+    The noise is fitted to the windows, as `dpstream count` does with these settings.
+    """
+    settings = StreamSettings.for_counter(steps, budget, per_person=per_person, windows=windows)
     t = np.arange(1, steps + 1)
-    _, total = change_errors(settings, t, np.zeros_like(t))
-    _, some = change_errors(settings, t[window - 1 :], t[window - 1 :] - window)
-    return int(total.max()), int(some.max(initial=total[0]))
+    offs = [change_errors(settings, t, np.maximum(t - window, 0))[1] for window in (steps, *windows)]
+    return [int(off.max()) for off in offs]
 
 
 def as_toml(settings: Mapping[str, Any], comments: Mapping[str, str]) -> str:

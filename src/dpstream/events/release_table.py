@@ -39,7 +39,7 @@ class ReleaseTable:
     names
         The categories, in order; () for a single number.
     confidence
-        The chance that the truth is between `low` and `high`, for each number on its own.
+        The chance that the number without noise is between `low` and `high`, for each number on its own.
     windows
         The windows whose changes are told beside the total: from the same releases, without further budget.
     non_negative, monotone

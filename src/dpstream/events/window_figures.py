@@ -39,7 +39,7 @@ def window_figures(
 ) -> pl.DataFrame:
     """Return what was counted in each window, with error bars, from the releases that a stream has made.
 
-    No budget is spent. A window that was not asked for when the stream began is answered with its true error.
+    No budget is spent. A window that was not asked for when the stream began is answered with its exact error.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def window_figures(
     start, through
         Only windows that end between these dates (or steps, where steps have no dates).
     confidence
-        The chance that the truth is between `low` and `high`, for each figure on its own.
+        The chance that the number without noise is between `low` and `high`, for each figure on its own.
 
     Returns
     -------

@@ -71,7 +71,7 @@ class Counter(ReleaseStream, Generic[Released]):
     windows
         Lengths of the windows that are wanted, such as (1, 7, 30): `window` tells their sums from the same releases,
         without further budget. With mechanism="auto" noise is fitted to them (which takes up to 3 s), and a histogram
-        keeps the releases they need. Other windows are answered, too, with their true error.
+        keeps the releases they need. Other windows are answered, too, with their exact error.
     name
         Whose count this is. Counters with different names share no noise even under one key.
     key
@@ -207,16 +207,18 @@ class Counter(ReleaseStream, Generic[Released]):
 
     @in_turn
     def estimate(self, confidence: float = 0.95, *, since: int = 0) -> Estimate[Released]:
-        """Return the last release, or its change since an earlier one, with an interval that holds the truth.
+        """Return the last release, or its change since an earlier one, with an interval that holds the count.
 
-        The interval is of whole numbers, and holds the true count with this probability or more. For the total it is
-        the narrowest, exact for rounded noise of either law; for a change it is proven, and the narrowest but for very
-        little noise (`dpstream.release.change_law`). For a histogram, arrays: each entry's interval holds on its own.
+        The interval is of whole numbers, and holds the count without noise with this probability or more. It accounts
+        for noise only: rows that the caller left out, such as those beyond a limit per person, are not in the count.
+        For the total it is the narrowest, exact for rounded noise of either law; for a change it is proven, and the
+        narrowest but for very little noise (`dpstream.release.change_law`). For a histogram, arrays: each entry's
+        interval holds on its own.
 
         Parameters
         ----------
         confidence
-            How often the interval holds the truth, at least.
+            How often the interval holds the count without noise, at least.
         since
             An earlier release: what was counted in the steps after it. 0 for all steps.
 

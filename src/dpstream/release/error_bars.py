@@ -46,7 +46,7 @@ _SINGLE_STEPS = 8
 
 
 class Estimate(NamedTuple, Generic[Value]):
-    """A released value and how far it may be from the truth.
+    """A released value and how far it may be from the number without noise.
 
     Attributes
     ----------
@@ -55,8 +55,8 @@ class Estimate(NamedTuple, Generic[Value]):
     stddev
         Its standard deviation, rounding included; of each entry for an array.
     low, high
-        The truth is between these two with the confidence asked for. For an array each entry's interval holds on its
-        own, not all of them at once.
+        The number without noise is between these two with the confidence asked for: that of the rows that were
+        counted. For an array each entry's interval holds on its own, not all of them at once.
     """
 
     value: Value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dpstream.budget import ZCDP, ApproxDP, PureDP
+from dpstream.release.limit_words import row_limit_in_words
 from dpstream.release.settings import StreamSettings
 
 __all__ = ["describe"]
@@ -30,8 +31,8 @@ def describe(settings: StreamSettings, stddev: float, t: int, *, rows_per_person
         " Against whom: anyone who sees every release and knows this program, its settings and all other data, but"
         " not the key. Not promised:"
         f"{'' if rows_per_person else ' anything to a person who is in more steps or adds more to one;'} anything"
-        " against those who see the inputs, the key, or this process at work; secrecy of what is true of a whole"
-        " population; and other publications about the same people, which spend budgets of their own."
+        " against those who see the inputs, the key, or this process at work; secrecy of facts about groups of people;"
+        " and other publications about the same people, which spend budgets of their own."
         + ("" if settings.lane == "exact" else " The promise is that of real-valued noise; see docs/releases.md.")
     )
 
@@ -56,27 +57,23 @@ def _protected(settings: StreamSettings, rows_per_person: int | None) -> str:
     if math.prod(settings.shape) > 1 or settings.lane == "float":
         amount += " in ℓ1 norm" if settings.budget.noise == "laplace" else " in ℓ2 norm"
     hidden = {
-        "add-remove": "whether they were there at all cannot be told",
+        "add-remove": "nobody can tell whether they are in the data",
         "replace": "what they added cannot be told from anything else they might have added in the same steps (in which"
         " steps they were can be told)",
         "replace-anywhere": "neither what they added nor in which steps can be told from anything else they might have"
         " added",
     }[settings.neighbours]
     if rows_per_person is not None and rows_per_person <= settings.per_person:
-        rows = "row is" if rows_per_person == 1 else "rows are"
-        return (
-            f"everyone, because at most {rows_per_person:,} {rows} counted of each person, in whatever steps, which add"
-            f" at most {amount} together; {hidden}"
-        )
+        return f"everyone, because the counted rows of one person add at most {amount}, in whatever steps; {hidden}"
     return f"{person} and adds at most {amount} there; {hidden}"
 
 
 def _who_ensures_it(settings: StreamSettings, rows_per_person: int | None) -> str:
     if rows_per_person is not None and rows_per_person <= settings.per_person:
-        return "The store refuses to count more rows of anyone."
+        return f"{row_limit_in_words(rows_per_person)} The store refuses to count more rows of anyone."
     if settings.per_step is not None and settings.per_step <= settings.per_person:
         return "A step's total is checked against what one person may add, so each step must be one person's."
     return (
-        f"Only totals are seen here, so whoever adds them up ensures that nobody adds more than {settings.per_person:g}"
-        " to a step or is in more steps."
+        f"dpstream sees only totals here. You must ensure that nobody adds more than {settings.per_person:g} to a step"
+        " or is in more steps."
     )

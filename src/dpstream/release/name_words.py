@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpstream.release.limit_words import names_limit_in_words
 from dpstream.release.open_settings import OpenSettings
 
 __all__ = ["describe_names"]
@@ -10,7 +11,7 @@ __all__ = ["describe_names"]
 def describe_names(settings: OpenSettings, *, enforced: bool) -> str:
     """Return one paragraph on the promise of these settings.
 
-    `enforced` tells whether people are counted here, or by whoever adds counts up.
+    `enforced` tells whether the limits are kept here, or by the caller.
     """
     s, last = settings, settings.horizon
     names = "one name" if s.names_per_person == 1 else f"{s.names_per_person:,} names"
@@ -34,14 +35,14 @@ def describe_names(settings: OpenSettings, *, enforced: bool) -> str:
         )
     sentences += [
         f"To whom: everyone who brings at most {names} and adds at most {s.per_name:,} to each, in whatever steps;"
-        " whether they were there at all cannot be told.",
-        "More of anyone is dropped here."
+        " nobody can tell whether they are in the data.",
+        names_limit_in_words(s.names_per_person, s.per_name)
         if enforced
-        else "Only counts are seen here, so whoever adds them up ensures that nobody brings or adds more.",
+        else "dpstream sees only counts here. You must ensure that nobody brings or adds more.",
         "Against whom: anyone who sees every release and knows this program, its settings and all other data, but not"
         " the key.",
-        "Not promised: anything against those who see the inputs, the key, or this process at work; secrecy of what is"
-        " true of a whole population; and other publications about the same people, which spend budgets of their own.",
+        "Not promised: anything against those who see the inputs, the key, or this process at work; secrecy of"
+        " facts about groups of people; and other publications about the same people, which spend their own budgets.",
     ]
     return " ".join(sentences)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dpstream.release.error_bars import widest_window
+from dpstream.release.limit_words import names_limit_in_words
 from dpstream.release.open_settings import OpenSettings
 from dpstream.release.protection import ProtectionText
 
@@ -28,21 +29,22 @@ class NamesProtection(ProtectionText):
 
     settings: OpenSettings  # type: ignore[assignment]  # names have settings of their own
 
-    def _limit(self) -> str:
+    @property
+    def limit(self) -> str:
+        return names_limit_in_words(self.settings.names_per_person, self.settings.per_name)
+
+    def _limits(self) -> str:
         s = self.settings
-        names, rows = ("name" if s.names_per_person == 1 else "names"), ("row" if s.per_name == 1 else "rows")
-        are = "is" if s.names_per_person == 1 else "are"
         return (
-            f"At most {s.names_per_person:,} {names} of each person {are} counted, and at most {s.per_name:,} {rows} of"
-            f" each. A name is published once the number of people who brought it reaches {s.threshold:,}, noise"
-            f" included, so that with {s.appears_from():,} people it appears with a chance of 95 %; about others"
-            " nothing is told. "
+            f"{self.limit} A name is published once the number of people who brought it reaches {s.threshold:,}, noise"
+            f" included, so that with {s.appears_from():,} people it appears with a chance of 95 %; the figures say"
+            " nothing about other names. "
         )
 
     def _too_high(self) -> str:
         return (
-            "The noise makes a figure too high as often as too low, but of names that have just been published more"
-            " are too high."
+            "The noise raises a figure as often as it lowers one, but figures of names that have just been published"
+            " are raised more often."
         )
 
     def _method(self) -> str:
@@ -57,7 +59,7 @@ class NamesProtection(ProtectionText):
         )
 
     def _unit_details(self, who: str) -> str:
-        return f"Adjacent are data sets that differ in one {who} more or less. {self._limit()}".strip()
+        return f"Adjacent are data sets that differ in one {who} more or less. {self._limits()}".strip()
 
     def window_errors(self) -> dict[str, int]:
         s = self.settings

@@ -204,7 +204,7 @@ class OpenCounter:
         return self._settings.stddev(max(self.t, 1) if t is None else t)
 
     def estimates(self, confidence: float = 0.95) -> dict[str, Estimate[int]]:
-        """Return the last release of every published name, with an interval that holds the truth this often.
+        """Return the last release of every published name; the interval holds the counted number this often.
 
         Each interval holds on its own. Of names that were published because of a noise that happened to be large it
         holds a little less often: docs/discovery.md, "What the bars mean".

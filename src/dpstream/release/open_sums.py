@@ -149,7 +149,7 @@ class OpenSums:
         return NameSums(_longer(state.counts, size), _longer(state.people, size), published)
 
     def estimates(self, confidence: float) -> dict[str, Estimate[int]]:
-        """Return the last release of every published name, with an interval that holds the truth this often."""
+        """Return the last release of every published name; the interval holds the counted number this often."""
         state = self._state
         if not state.t:
             return {}

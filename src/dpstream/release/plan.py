@@ -145,14 +145,14 @@ class Plan:
         ]
         within = [
             f"With it the sum of {'each step' if w == 1 else f'any {w:,} steps in a row'} is within ±{off:,.4g} of the"
-            " truth, 95 times of 100."
+            " sum without noise, 95 times of 100."
             for w, off in self.within().items()
         ]
         notes = [f"{name} left out: {why}" for name, why in self.left_out.items()]
         return "\n".join([title, *table, self.reason, *within, *notes])
 
     def within(self, confidence: float = 0.95) -> dict[int, float]:
-        """Return, for each window, how far its sum is from the truth at most, with this confidence, by the first one.
+        """Return, for each window, how far noise moves its sum at most, with this confidence, by the first one.
 
         For a per-person limit of 1 and the window that is least exact.
         """

@@ -18,6 +18,7 @@ from typing import Any
 from dpstream.budget import ZCDP, ApproxDP, PureDP
 from dpstream.release.error_bars import half_width, window_half_width
 from dpstream.release.least_budget import widest_noise
+from dpstream.release.limit_words import row_limit_in_words
 from dpstream.release.plan_rows import UNBOUNDED_STEPS
 from dpstream.release.settings import StreamSettings
 
@@ -39,7 +40,7 @@ class ProtectionText:
     counted
         What is counted, in a word: visits.
     rows_per_person
-        How many rows of one person are counted at most; None: each row is protected by itself.
+        How many rows of one person are counted at most, in the whole stream; None: each row is protected by itself.
     confidence
         Of the errors that are named.
     windows
@@ -76,8 +77,8 @@ class ProtectionText:
         who = "person" if self.rows_per_person else "row"
         return (
             "These figures are published with differential privacy. Random noise was added to each of them, which"
-            f" limits what anybody can learn from them about {self._hidden(who)}. {self._promise(who)} {self._limit()}"
-            f"{self._exactness()} {self._too_high()} Not protected are facts about people in general, and what other"
+            f" limits what anybody can learn from them about {self._hidden(who)}. {self._promise(who)} {self._limits()}"
+            f"{self._exactness()} {self._too_high()} This does not protect facts about groups of people, or what other"
             f" publications tell about the same people.{self._other_rows()}"
             f"{self._earlier()} Made with dpstream {_version()}: {self._method()}."
         )
@@ -96,10 +97,10 @@ class ProtectionText:
         epsilon, but = _epsilon(self.settings), ""
         if not isinstance(budget, PureDP):
             delta = budget.delta if isinstance(budget, ApproxDP) else USUAL_DELTA
-            but = f", but for a chance of {delta:g}"
+            but = f", except with probability {delta:g}"
         times = f"{math.exp(epsilon):,.3g}" if epsilon < 500 else "e^" + f"{epsilon:.3g}"
         other = f"without that {who}" if self.settings.neighbours == "add-remove" else f"with other data of that {who}"
-        return f"{strength}; whatever they show is at most {times} times as likely as it would be {other}{but}."
+        return f"{strength}; any result is at most {times} times as likely as it would be {other}{but}."
 
     def _guarantee(self) -> str:
         budget = self.settings.budget
@@ -109,22 +110,25 @@ class ProtectionText:
             return f"ε = {budget.epsilon:g} and δ = {budget.delta:g}"
         return f"ρ = {budget.rho:g}, which is ε = {_epsilon(self.settings):.3g} at δ = {USUAL_DELTA:g}"  # type: ignore[attr-defined]
 
-    def _limit(self) -> str:
-        if self.rows_per_person is None:
-            return ""
-        rows = "row" if self.rows_per_person == 1 else "rows"
-        counted = f"At most {self.rows_per_person:,} {rows} of each person {'is' if rows == 'row' else 'are'} counted"
-        return f"{counted}; what people bring beyond that is not in the figures. "
+    @property
+    def limit(self) -> str:
+        """The sentence on what of a person counts in the whole stream; "" where each row is protected by itself."""
+        return "" if self.rows_per_person is None else row_limit_in_words(self.rows_per_person)
+
+    def _limits(self) -> str:
+        return f"{self.limit} " if self.limit else ""
 
     def _exactness(self) -> str:
         often = f"{100 * self.confidence:.10g} of 100 cases"
         until = f" (of the first {UNBOUNDED_STEPS:,})" if self.settings.horizon is None else ""
-        parts = [f"each published total{until} is within ±{self._shown(self.total_error())} of the true one"]
+        # Rows beyond the limit are not counted, so the interval says nothing about all rows.
+        held = "the true one" if not self.limit else "the total of the counted rows"
+        parts = [f"each published total{until} is within ±{self._shown(self.total_error())} of {held}"]
         parts += [f"each figure of {words} within ±{self._shown(off)}" for words, off in self.window_errors().items()]
         return f"How exact they are: in {often} {', '.join(parts)}."
 
     def _too_high(self) -> str:
-        return "The noise makes a figure too high as often as too low."
+        return "The noise raises a figure as often as it lowers one."
 
     def _other_rows(self) -> str:
         if self.rows_per_person is not None:
@@ -220,7 +224,7 @@ class ProtectionText:
                     f" together, also if later data depend on earlier releases.{self._earlier()}",
                 },
                 "implementation": {
-                    "preprocessing_and_hyperparameter_tuning": self._limit() or "None.",
+                    "preprocessing_and_hyperparameter_tuning": self._limits().strip() or "None.",
                     "mechanisms": f"dpstream {_version()}: {self._method()}. {self._exactness()}",
                     "justification": TO_FILL_IN,
                 },
@@ -251,7 +255,7 @@ class ProtectionText:
         adds = f"which adds at most {self._shown(int(settings.per_person))} in all"
         if times > 1:
             adds = f"which adds at most {self._shown(int(settings.per_person))} to each of at most {times} steps"
-        return f"Adjacent are data sets that differ in {adjacent}, {adds}. {self._limit()}".strip()
+        return f"Adjacent are data sets that differ in {adjacent}, {adds}. {self._limits()}".strip()
 
 
 def _epsilon(settings: StreamSettings) -> float:

@@ -88,6 +88,10 @@ class CounterFigures(ShownStream):
     def protection(self) -> str:
         return self._stream.protection().paragraph()
 
+    @property
+    def limit(self) -> str:
+        return self._stream.protection().limit
+
     @cached_property
     def promises(self) -> list[str]:
         found = []

@@ -89,7 +89,7 @@ def data_package(streams: Sequence[ShownStream]) -> bytes:
         "profile": "tabular-data-package",
         "name": "private-running-totals",
         "description": "Running totals under differential privacy: value is the released number, low to high holds the"
-        " truth 95 times in 100.",
+        " number without noise 95 times in 100.",
         "resources": [{"profile": "tabular-data-resource", **resource} for resource in resources],
     }
     return json.dumps(package, indent=1, ensure_ascii=False).encode("utf-8", "replace")

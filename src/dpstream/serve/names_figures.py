@@ -190,6 +190,10 @@ class NamesFigures(ShownStream):
     def protection(self) -> str:
         return self._stream.protection().paragraph()
 
+    @property
+    def limit(self) -> str:
+        return self._stream.protection().limit
+
     @cached_property
     def promises(self) -> list[str]:
         return [describe_names(self._stream.settings, enforced=True)]

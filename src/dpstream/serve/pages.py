@@ -106,7 +106,7 @@ def _page(title: str, main: Element, *, root: str, events: str | None = None) ->
         element("a", "To the content", href="#content", class_="skip"),
         main,
         element("p", "", id="news", role="status", aria_live="polite"),
-        element("footer", "Every number here carries random noise that protects people; no true count is shown."),
+        element("footer", "Every number here has random noise added, which protects people."),
         data_events=events,
     )
     return b"<!doctype html>\n" + html_text(element("html", head, body, lang="en")).encode("utf-8", "replace")
@@ -118,8 +118,8 @@ def _page(title: str, main: Element, *, root: str, events: str | None = None) ->
 def _notice() -> Element:
     return element(
         "p",
-        "Each number is the true one plus noise. Behind ± stands how far it may be off: 95 times in 100 the truth is"
-        " within.",
+        "Each number has random noise added. The ± is its margin of error: 95 times in 100 the number without noise is"
+        " within it.",
     )
 
 
@@ -159,9 +159,11 @@ def _state(stream: ShownStream) -> Element:
         parts.append("There is no last step.")
     budgets = [in_words(part.budget) for part in stream.parts]
     if len(budgets) == 1:
-        parts.append(f"Promised for all of them together: {budgets[0]}.")
+        parts.append(f"Privacy budget for all releases: {budgets[0]}.")
     else:
-        parts.append(f"Promised in {len(budgets)} parts, which add up: {', '.join(budgets)}.")
+        parts.append(f"Privacy budget in {len(budgets)} parts, which add up: {', '.join(budgets)}.")
+    if stream.limit:
+        parts.append(stream.limit)
     return element("p", " ".join(parts), class_="state")
 
 

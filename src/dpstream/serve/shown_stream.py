@@ -187,6 +187,11 @@ class ShownStream(ABC):
 
     @property
     @abstractmethod
+    def limit(self) -> str:
+        """The sentence on what of a person counts in the whole stream; "" where each row is protected by itself."""
+
+    @property
+    @abstractmethod
     def promises(self) -> list[str]:
         """What exactly is promised, to whom and against whom: a paragraph for each stream of the series."""
 

@@ -133,7 +133,7 @@ class DurableStream(LeasedStream, Generic[L]):
         Parameters
         ----------
         confidence
-            How often the interval holds the truth, at least.
+            How often the interval holds the number without noise, at least: that of the rows that were counted.
         since
             An earlier release, any of them: what was counted in the steps after it. 0 for all steps.
         through

@@ -87,7 +87,7 @@ def running_counts(
     undeclared
         Rows with other names: "drop" leaves them out and counts them, "refuse" stops the query.
     confidence
-        How often the truth is between `low` and `high`, for each number on its own.
+        How often the number of counted rows is between `low` and `high`, for each number on its own.
     stream
         Tells streams apart that have the same secret and settings.
 
