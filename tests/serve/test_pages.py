@@ -234,6 +234,22 @@ def test_the_document_names_what_is_there(served):
     assert set(first) <= set(listed)
 
 
+@pytest.mark.parametrize("every", ["15m", "1h", "1d", "1w"])
+def test_a_page_can_be_the_first_thing_that_is_asked_for(tmp_path, every):
+    """After a start, and after each release, nothing else may have to be asked for before."""
+    source = json.dumps({"time": "when", "every": every, "start": "2026-01-01"})
+    with dp.Store(tmp_path / "counts.db") as store:
+        visits = store.counter("visits", 3650, dp.zcdp(0.5), mechanism=SmoothBinary(3650), source=source)
+        for total in ([], [5], [5, 5, 5]):
+            visits.extend(total)
+            with Served(tmp_path / "counts.db") as server:
+                answer = server.get("/streams/visits.html")
+                assert answer.status_code == 200
+                if total:
+                    visits.add(5)
+                    assert server.get("/streams/visits.html").status_code == 200
+
+
 def test_a_long_stream_has_a_small_page(tmp_path):
     """The page holds some of the points; those between come from the API, for a zoom."""
     with dp.Store(tmp_path / "counts.db") as store:

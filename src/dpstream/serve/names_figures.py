@@ -113,7 +113,6 @@ class NamesFigures(ShownStream):
         stddev, off = (errors[first:] for errors in self._errors)
         columns: dict[str, Any] = {"step": steps}
         if self._calendar is not None:
-            self._calendar.lay_out(self.t)
             columns["start"] = self._calendar.shown(first, len(values))
         columns["category"] = pl.Series([category], dtype=pl.String).new_from_index(0, len(values))
         return pl.DataFrame(columns | {"value": values, "stddev": stddev, "low": values - off, "high": values + off})
@@ -158,11 +157,7 @@ class NamesFigures(ShownStream):
                 else (settings.stddev(end), settings.half_width(end, CONFIDENCE))
                 for end, before in zip(spans.t.tolist(), spans.since.tolist(), strict=True)
             ]
-            if self._calendar is None:
-                moments = pl.Series(np.arange(1, self.t + 1))
-            else:
-                self._calendar.lay_out(self.t)
-                moments = self._calendar.shown(0, self.t)
+            moments = pl.Series(np.arange(1, self.t + 1)) if self._calendar is None else self._calendar.shown(0, self.t)
             self._bars[window.text] = _Bars(
                 spans,
                 moments[spans.since],

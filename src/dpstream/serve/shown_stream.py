@@ -76,7 +76,6 @@ class ShownStream(ABC):
         """Return when a step that was released begins; None if steps have no dates."""
         if self._calendar is None:
             return None
-        self._calendar.lay_out(self.t)
         found: object = self._calendar.shown(step - 1, 1)[0]
         return found
 
