@@ -213,7 +213,7 @@ class _Site:
         return answer(request, made)
 
     async def _health(self, request: Request) -> Response:
-        await run_in_threadpool(self._figures.streams)
+        await run_in_threadpool(self._figures.store.check)
         return Response("ok\n", media_type="text/plain", headers={"cache-control": "no-store"})
 
     # -- live ---------------------------------------------------------------------------------------------------------

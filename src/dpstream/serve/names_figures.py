@@ -19,7 +19,7 @@ from dpstream.events.windows import Window
 from dpstream.release.name_words import describe_names
 from dpstream.release.protection import TO_FILL_IN
 from dpstream.serve.shown_stream import ShownStream
-from dpstream.store import NamedRelease, PublishedNames, PublishedStore
+from dpstream.store import NamedRelease, PublishedNames, PublishedStore, StreamInfo
 
 __all__ = ["NamesFigures"]
 
@@ -45,19 +45,14 @@ class NamesFigures(ShownStream):
 
     Parameters
     ----------
-    store, name
-        The published releases, and the stream's name in them.
-
-    Raises
-    ------
-    StreamUnknown
-        If there is no such stream of names.
+    store, parts
+        The published releases, and a stream of names in them, as it was listed: names have no successors.
     """
 
     discovers = True
 
-    def __init__(self, store: PublishedStore, name: str) -> None:
-        self._stream = StoredNames(store, name)
+    def __init__(self, store: PublishedStore, parts: Sequence[StreamInfo]) -> None:
+        self._stream = StoredNames(store, parts[0].name, parts[0])
         asked = self._stream.source.get("windows") or ()
         if not asked and self._stream.calendar is None:
             asked = self._stream.settings.windows
