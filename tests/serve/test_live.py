@@ -1,5 +1,6 @@
 """Live events: each release once, in order, also for whoever connects again, after a restart too."""
 
+import asyncio
 import json
 from contextlib import contextmanager
 
@@ -9,6 +10,7 @@ import pytest
 
 import dpstream as dp
 from dpstream.serve import live
+from dpstream.serve.figures import Figures
 
 from .conftest import Served, open_visits
 
@@ -68,6 +70,31 @@ def test_many_missed_steps_come_in_pieces(path, monkeypatch):
     monkeypatch.setattr(live, "PIECE", 7)
     with Served(path) as server, following(server, f"{VISITS}?after=0") as told:
         assert [next(told)[0] for _ in range(100)] == list(range(1, 101))
+
+
+def test_whoever_says_where_to_begin_does_not_fill_the_memory(path, monkeypatch):
+    """A hundred beginnings, each once: pieces are cut alike for all, and only so many are kept."""
+    monkeypatch.setattr(live, "PIECE", 10)
+    monkeypatch.setattr(live, "MOST_PIECES", 4, raising=False)
+    releases = live.LiveReleases(Figures(path))
+
+    async def begin(after, stream="visits"):
+        connection = releases.of_stream(stream, after)
+        try:
+            assert (await anext(connection)).startswith("retry")
+            return [int((await anext(connection)).split("id: ")[1].split("\n")[0]) for _ in range(2)]
+        finally:
+            await connection.aclose()
+
+    async def begin_everywhere():
+        for after in range(98):
+            assert await begin(after) == [after + 1, after + 2]
+        for after in range(28):
+            assert await begin(after, "by ward/2026") == [after + 1, after + 2]
+        releases._task.cancel()
+
+    asyncio.run(begin_everywhere())
+    assert sum(len(piece) for piece in releases._pieces.values()) <= 4 * 10
 
 
 def test_categories_come_together(path):

@@ -14,6 +14,7 @@ import dpstream as dp
 from dpstream.events.stored_stream import StoredStream
 from dpstream.events.window_figures import window_figures
 from dpstream.mechanisms import SmoothBinary
+from dpstream.serve.figures import Figures
 from dpstream.serve.shown_stream import slug_of
 from dpstream.store import PublishedStore
 
@@ -118,6 +119,24 @@ def test_some_releases(served):
     assert steps("from=30", "by%20ward%2F2026") == [30, 30, 30]
     rows = served.get("/api/streams/by%20ward%2F2026/releases?from=30").json()["releases"]
     assert [row["category"] for row in rows] == WARDS
+
+
+@pytest.mark.parametrize(("every", "zone"), [("1h", "Europe/Vienna"), ("1h", "Pacific/Kiritimati"), ("1d", None)])
+def test_dates_far_from_the_releases_cost_nothing(tmp_path, every, zone):
+    """A stranger names a date; the calendar does not grow up to it."""
+    source = json.dumps({"time": "when", "every": every, "start": "2026-01-01", "time_zone": zone})
+    with dp.Store(tmp_path / "counts.db") as store:
+        store.counter("visits", 10, dp.zcdp(0.5), mechanism=SmoothBinary(10), source=source).extend([5, 5, 5])
+    stream = Figures(tmp_path / "counts.db").stream("visits")
+    for early in ("0001-01-01", "1900-01-01T00:00+01:00", "2025-12-31T00:00"):
+        assert stream.between(early, None)["step"].to_list() == [1, 2, 3]
+        assert stream.between(None, early)["step"].to_list() == []
+    for late in ("2026-01-04", "3900-01-01", "9999-12-31T23:59:59.999999"):
+        assert stream.between(late, None)["step"].to_list() == []
+        assert stream.between(None, late)["step"].to_list() == [1, 2, 3]
+    second = "2026-01-01T01:00" if every == "1h" else "2026-01-02"
+    assert stream.between(second, second)["step"].to_list() == [2]
+    assert stream._calendar._starts.len() < 1000
 
 
 def test_the_list(served):
@@ -232,6 +251,22 @@ def test_the_document_names_what_is_there(served):
     first = served.get("/api/streams/visits/releases?to=1").json()["releases"][0]
     listed = document["components"]["schemas"]["Releases"]["properties"]["releases"]["items"]["properties"]
     assert set(first) <= set(listed)
+
+
+@pytest.mark.parametrize("every", ["15m", "1h", "1d", "1w"])
+def test_a_page_can_be_the_first_thing_that_is_asked_for(tmp_path, every):
+    """After a start, and after each release, nothing else may have to be asked for before."""
+    source = json.dumps({"time": "when", "every": every, "start": "2026-01-01"})
+    with dp.Store(tmp_path / "counts.db") as store:
+        visits = store.counter("visits", 3650, dp.zcdp(0.5), mechanism=SmoothBinary(3650), source=source)
+        for total in ([], [5], [5, 5, 5]):
+            visits.extend(total)
+            with Served(tmp_path / "counts.db") as server:
+                answer = server.get("/streams/visits.html")
+                assert answer.status_code == 200
+                if total:
+                    visits.add(5)
+                    assert server.get("/streams/visits.html").status_code == 200
 
 
 def test_a_long_stream_has_a_small_page(tmp_path):

@@ -66,7 +66,8 @@ class Calendar:
         return moment
 
     def begins(self, first: int, count: int) -> pl.Series:
-        """When each of these steps begins."""
+        """When each of these steps begins, whether or not there is data for them."""
+        self.lay_out(first + count)
         return self._starts.slice(first, count)
 
     def shown(self, first: int, count: int) -> pl.Series:
@@ -83,7 +84,6 @@ class Calendar:
         """
         if not self._by_wall_clock:
             return self.shown(first, count)
-        self.lay_out(first + count + 1)
         return self.begins(first + 1, count).dt.date() - dt.timedelta(days=1)
 
     def reach(self, moment: Any) -> int:
@@ -127,8 +127,7 @@ class Calendar:
         And whether the stretch lies within the calendar: it does not if it begins before the first step. `length` is in
         Polars' words (1d, 1mo), counted back from the step's end by the clock on the wall.
         """
-        self.lay_out(first + count + 1)
-        ends = self._starts.slice(first + 1, count)
+        ends = self.begins(first + 1, count)
         begins = _microseconds(_in_zone(_on_the_wall(ends).dt.offset_by(f"-{length}"), ends))
         return np.searchsorted(self._edges, begins, side="left").astype(np.int64), begins >= self._edges[0]
 

@@ -80,12 +80,16 @@ class Released:
         """How long a step is; None if steps have no dates."""
         return None if self.calendar is None else self.calendar.every
 
-    def table(self, *, confidence: float = 0.95, windows: Iterable[Window] = ()) -> pl.DataFrame:
-        """Return all releases with their error bars, and those of windows."""
+    def table(
+        self, *, confidence: float = 0.95, windows: Iterable[Window] = (), last: int | None = None
+    ) -> pl.DataFrame:
+        """Return all releases, or those of the last few steps, with their error bars, and those of windows."""
         table = ReleaseTable(
             self.settings, self.calendar, self.names, confidence=confidence, windows=windows, errors=self.errors
         )
-        frame = table.rows(self.values)
+        before = 0 if last is None else max(0, len(self.values) - last)
+        table.skip(self.values[:before])
+        frame = table.rows(self.values[before:])
         return in_amounts(
             frame, self.unit, [name for name in frame.columns if name not in ("step", "start", "category")]
         )

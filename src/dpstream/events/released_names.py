@@ -63,13 +63,18 @@ class ReleasedNames(Released):
         names = tuple(self.names[i] for i in chosen.tolist())
         return replace(self, values=self.values[:, chosen], names=names, since=self.since[chosen])
 
-    def table(self, *, confidence: float = 0.95, windows: Iterable[Window] = ()) -> pl.DataFrame:
+    def table(
+        self, *, confidence: float = 0.95, windows: Iterable[Window] = (), last: int | None = None
+    ) -> pl.DataFrame:
         """Return all releases with their error bars, and those of windows: from the step of publication on."""
         table = NamesTable(self.settings, self.calendar, confidence=confidence, windows=windows)
         order = np.argsort(self.since, kind="stable")
         names, since, values = tuple(self.names[i] for i in order.tolist()), self.since[order], self.values[:, order]
         ends = np.searchsorted(since, np.arange(1, len(values) + 1), side="right").tolist()
-        return table.rows([NamedRelease(t, names[:k], values[t - 1, :k]) for t, k in enumerate(ends, start=1)])
+        releases = [NamedRelease(t, names[:k], values[t - 1, :k]) for t, k in enumerate(ends, start=1)]
+        before = 0 if last is None else max(0, len(releases) - last)
+        table.skip(releases[:before])
+        return table.rows(releases[before:])
 
 
 def released_names(

@@ -12,10 +12,10 @@ from typing import Any
 
 import polars as pl
 
-from dpstream.events.calendar import Calendar, parse_moment
+from dpstream.events.calendar import Calendar
 from dpstream.events.discovery_table import NamesTable
 from dpstream.events.released_names import ReleasedNames, released_names
-from dpstream.events.stored_stream import StoredStream
+from dpstream.events.stored_stream import StoredStream, calendar_of
 from dpstream.events.windows import Window, windows_of
 from dpstream.release.names_protection import NamesProtection
 from dpstream.release.open_settings import OpenSettings
@@ -31,6 +31,8 @@ class StoredNames:
     ----------
     store, name
         The store, which may be opened without its key, and the name of a stream of names in it.
+    info
+        What the store lists of it, if that was read before.
 
     Raises
     ------
@@ -38,11 +40,13 @@ class StoredNames:
         If there is no such stream, or it is not one of names.
     """
 
-    def __init__(self, store: Store | PublishedStore, name: str) -> None:
+    def __init__(self, store: Store | PublishedStore, name: str, info: StreamInfo | None = None) -> None:
         self.name, self._store = name, store
         self.settings: OpenSettings = store.open_settings(name)
-        listed = store.streams() if isinstance(store, Store) else store.names_streams()
-        self.info: StreamInfo = next(info for info in listed if info.name == name)
+        if info is None:
+            listed = store.streams() if isinstance(store, Store) else store.names_streams()
+            info = next(info for info in listed if info.name == name)
+        self.info: StreamInfo = info
 
     @cached_property
     def source(self) -> dict[str, Any]:
@@ -59,7 +63,7 @@ class StoredNames:
         every, start = self.source.get("every"), self.source.get("start")
         if every is None or start is None:
             return None
-        return Calendar(every, parse_moment("start", start, self.source.get("time_zone")))
+        return calendar_of(every, start, self.source.get("time_zone"), self.info.t + 1)
 
     @property
     def every(self) -> str | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,25 @@ from dpstream.events.windows import Window, windows_of
 from dpstream.release.protection import ProtectionText
 from dpstream.release.series_errors import ErrorBars, SeriesErrors
 from dpstream.release.settings import StreamSettings
-from dpstream.store import PublishedStore, Store
+from dpstream.store import PublishedStore, Store, StreamInfo
 
-__all__ = ["StoredStream"]
+__all__ = ["StoredStream", "calendar_of"]
+
+
+_CALENDARS = threading.Lock()
+
+
+def calendar_of(every: str, start: str, zone: str | None, steps: int) -> Calendar:
+    """Return a calendar in which so many steps are laid out, from memory where another stream has the same."""
+    with _CALENDARS:
+        found = _calendar(every, start, zone)
+        found.lay_out(steps)
+        return copy.copy(found)
+
+
+@lru_cache(maxsize=16)
+def _calendar(every: str, start: str, zone: str | None) -> Calendar:
+    return Calendar(every, parse_moment("start", start, zone))
 
 
 class StoredStream:
@@ -34,6 +52,8 @@ class StoredStream:
     ----------
     store, name
         The store, which may be opened without its key, and the name of a stream in it.
+    parts
+        The streams of the series, if they were read before.
 
     Attributes
     ----------
@@ -48,10 +68,10 @@ class StoredStream:
         If it is no counter of single numbers or of categories.
     """
 
-    def __init__(self, store: Store | PublishedStore, name: str) -> None:
+    def __init__(self, store: Store | PublishedStore, name: str, parts: Sequence[StreamInfo] | None = None) -> None:
         self.name = name
         self._store = store
-        self.parts = store.series(name)
+        self.parts = store.series(name) if parts is None else list(parts)
         found = self.info = self.parts[-1]
         if found.dtype != "int64" or len(found.shape) > 1:
             raise InvalidArgument("name", name, "a counter, of single numbers or of categories")
@@ -84,7 +104,7 @@ class StoredStream:
         every, start = self.source.get("every"), self.source.get("start")
         if not self.source.get("time") or every is None or start is None:
             return None
-        return Calendar(every, parse_moment("start", start, self.source.get("time_zone")))
+        return calendar_of(every, start, self.source.get("time_zone"), sum(part.t for part in self.parts) + 1)
 
     @property
     def every(self) -> str | None:
@@ -129,9 +149,10 @@ class StoredStream:
             earlier_releases=sum(part.t for part in self.parts[:-1]),
         )
 
-    def released(self) -> Released:
-        """Return all releases with what they are of."""
-        return Released(self.settings, self.releases(), self.calendar, self.names, self.unit, self.error_bars)
+    def released(self, values: NDArray[np.int64] | None = None) -> Released:
+        """Return all releases with what they are of; `values` are those of `releases`, if they were read before."""
+        values = self.releases() if values is None else values
+        return Released(self.settings, values, self.calendar, self.names, self.unit, self.error_bars)
 
     def table(
         self,

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from dpstream.errors import DpstreamError, InvalidArgument, StoreError, StreamUnknown
-from dpstream.serve.answers import StrictHeaders, answer
+from dpstream.serve.answers import StrictHeaders, UnkeptAnswers, answer
 from dpstream.serve.content import Content
 from dpstream.serve.downloads import MEDIA_TYPES, REGISTRY, as_file, registry_file, stream_summary
 from dpstream.serve.figures import Figures
@@ -85,6 +85,7 @@ class _Site:
         self._figures = figures
         self._live = LiveReleases(figures, most_live)
         self._intake, self._writer = intake, writer
+        self._unkept = UnkeptAnswers()
 
     def app(self, origins: Sequence[str] = ()) -> Starlette:
         """Return what serves them."""
@@ -158,7 +159,7 @@ class _Site:
             raise HTTPException(404)
         find = request.query_params.get("find", "").strip()
         if form == "html" and find:  # as many as people can think of, so they are not kept
-            return answer(request, await run_in_threadpool(self._found_page, slug, find))
+            return await self._unkept.answer(request, lambda: self._found_page(slug, find))
 
         def make() -> Content:
             stream = self._figures.stream_of(slug)
@@ -202,18 +203,16 @@ class _Site:
             return Content.of(as_file(stream, frame, form), MEDIA_TYPES[form], vary="Accept")
 
         if {"from", "to", "category", "points"} & set(query):  # as many as clients can think of, so they are not kept
-            made = await run_in_threadpool(make)
-        else:
-            # JSON, which most ask for, by its address.
-            made = await self._kept(request.scope["path"] if form == "json" else f"{form} of {name}", make)
-        return answer(request, made)
+            return await self._unkept.answer(request, make)
+        # JSON, which most ask for, by its address.
+        return answer(request, await self._kept(request.scope["path"] if form == "json" else f"{form} of {name}", make))
 
     async def _metrics(self, request: Request) -> Response:
         made = await self._kept("/metrics", lambda: Content.of(metrics_text(self._figures.streams()), MEDIA_TYPE))
         return answer(request, made)
 
     async def _health(self, request: Request) -> Response:
-        await run_in_threadpool(self._figures.streams)
+        await asyncio.to_thread(self._figures.store.check)  # whose threads no slow page can take
         return Response("ok\n", media_type="text/plain", headers={"cache-control": "no-store"})
 
     # -- live ---------------------------------------------------------------------------------------------------------

@@ -61,10 +61,15 @@ def read_events(body: bytes, form: str, columns: Sequence[str]) -> pl.DataFrame:
         raise EventsUnreadable(form=_said(form), reason="it must be a list of objects, one for each event")
     _check_number(len(events))
     present = [name for name in columns if any(name in event for event in events)] if events else list(columns)
-    return pl.DataFrame(
-        {name: [_text(event.get(name), name) for event in events] for name in present},
-        schema=dict.fromkeys(present, pl.String),
-    )
+    return pl.DataFrame([_column(name, events, form) for name in present])
+
+
+def _column(name: str, events: list[dict[str, Any]], form: str) -> pl.Series:
+    try:
+        return pl.Series(name, [_text(event.get(name), name) for event in events], dtype=pl.String)
+    except UnicodeEncodeError:  # what JavaScript sends of a text that was cut inside an emoji
+        reason = f"the field {name!r} has half of a character (a lone surrogate); cut texts between characters"
+        raise EventsUnreadable(form=_said(form), reason=reason) from None
 
 
 def _from_csv(body: bytes, columns: Sequence[str]) -> pl.DataFrame:

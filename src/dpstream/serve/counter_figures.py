@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from dpstream.events.released import Released
@@ -17,7 +17,7 @@ from dpstream.release.error_bars import release_stddev
 from dpstream.release.in_words import describe
 from dpstream.release.protection import TO_FILL_IN
 from dpstream.serve.shown_stream import ShownStream
-from dpstream.store import PublishedStore
+from dpstream.store import PublishedStore, StreamInfo
 
 __all__ = ["CounterFigures"]
 
@@ -27,17 +27,12 @@ class CounterFigures(ShownStream):
 
     Parameters
     ----------
-    store, name
-        The published releases, and the stream's name in them.
-
-    Raises
-    ------
-    StreamUnknown
-        If there is no such counter.
+    store, parts
+        The published releases, and the streams of a series in them, as they were listed.
     """
 
-    def __init__(self, store: PublishedStore, name: str) -> None:
-        self._store, self._stream = store, StoredStream(store, name)
+    def __init__(self, store: PublishedStore, parts: Sequence[StreamInfo]) -> None:
+        self._store, self._stream = store, StoredStream(store, parts[0].name, parts)
         asked = self._stream.source.get("windows") or ()
         if not asked and self._stream.calendar is None:
             asked = self._stream.settings.windows
@@ -47,8 +42,7 @@ class CounterFigures(ShownStream):
     @cached_property
     def released(self) -> Released:
         """The releases with what they are of."""
-        found = self._stream.released()
-        return replace(found, values=found.values[: self.t])  # of the same moment as all else here
+        return self._stream.released(self._store.values_of(self.parts))  # of the same moment as all else here
 
     @cached_property
     def table(self) -> pl.DataFrame:
@@ -73,16 +67,16 @@ class CounterFigures(ShownStream):
     def last_windows(self) -> pl.DataFrame | None:
         if not self.t:
             return None
-        return self.released.table(windows=self.windows).tail(len(self.names) or 1)
+        return self.released.table(windows=self.windows, last=1)
 
     @cached_property
     def course(self) -> Sequence[float]:
-        if self.windows and self.t > 3:
-            frame, by = self.bars(self.windows[0], None), "from"
-        else:
-            frame, by = self.table, "step"
-        sums = frame.group_by(by, maintain_order=True).agg(pl.col("value").cast(pl.Float64).sum())
-        return sums["value"].to_list()
+        """What was counted in each of the shortest windows, counted back from the last step; else the totals."""
+        totals = self.released.values.reshape(self.t, -1).sum(axis=1, dtype=np.float64) * float(self._stream.unit)
+        length = self.windows[0].longest(self.every) if self.windows else self.t
+        if self.t < max(4, 2 * length):
+            return list(totals)
+        return list(np.diff(np.append(0.0, totals)[self.t % length :: length]))
 
     @cached_property
     def protection(self) -> str:

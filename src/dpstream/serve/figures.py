@@ -16,6 +16,7 @@ from dpstream.serve.counter_figures import CounterFigures
 from dpstream.serve.names_figures import NamesFigures
 from dpstream.serve.shown_stream import ShownStream
 from dpstream.store import PublishedStore
+from dpstream.store.successor import all_series
 
 __all__ = ["Figures"]
 
@@ -46,6 +47,7 @@ class Figures:
         self._makers = [threading.RLock() for _ in range(64)]
         self._state: str | None = None
         self._kept: dict[str, Any] = {}
+        self._shown: dict[str, ShownStream] = {}
         #: The file as it was when it was last read, and what was published then.
         self._looked: tuple[tuple[Any, ...], str] | None = None
 
@@ -54,12 +56,18 @@ class Figures:
         return self.kept("streams", self._streams)
 
     def _streams(self) -> list[ShownStream]:
-        counters = [info for info in self.store.streams() if len(info.shape) <= 1 and info.continues is None]
-        named = self.store.names_streams()
-        return [
-            *(CounterFigures(self.store, info.name) for info in counters),
-            *(NamesFigures(self.store, info.name) for info in named),
-        ]
+        counters = [parts for parts in all_series(self.store.streams()) if len(parts[0].shape) <= 1]
+        named = [[info] for info in self.store.names_streams()]
+        before = self._shown
+        found: list[ShownStream] = []
+        for parts in (*counters, *named):
+            known = before.get(parts[0].name)
+            if known is None or known.parts != parts:  # a release of one stream leaves the others as they are
+                kind = NamesFigures if parts[0].kind == "names" else CounterFigures
+                known = kind(self.store, parts)
+            found.append(known)
+        self._shown = {stream.name: stream for stream in found}
+        return found
 
     def stream(self, name: str) -> ShownStream:
         """Return one stream by its name, or that of a successor."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 
 from starlette.concurrency import run_in_threadpool
@@ -15,14 +16,17 @@ from starlette.concurrency import run_in_threadpool
 from dpstream.errors import DpstreamError
 from dpstream.serve.downloads import as_records
 from dpstream.serve.figures import Figures
+from dpstream.serve.shown_stream import ShownStream
 
 __all__ = ["LiveReleases"]
 
 #: How often the file is looked at, and how often a connection without news is kept alive.
 LOOK_SECONDS = 0.5
 ALIVE_SECONDS = 15.0
-#: Releases that are turned into events at once.
-PIECE = 1000
+#: Values that are turned into events at once. A client that does not read keeps so many in memory.
+PIECE = 500
+#: Pieces that are kept for others who ask for the same. Whoever connects says where to begin, so they must be bounded.
+MOST_PIECES = 64
 
 
 class LiveReleases:
@@ -42,7 +46,7 @@ class LiveReleases:
         self.connections = 0
         self._looked = asyncio.Event()
         self._steps: dict[str, int] = {}
-        self._pieces: dict[tuple[str, int, int], list[tuple[int, str]]] = {}
+        self._pieces: OrderedDict[tuple[str, int, int], list[tuple[int, str]]] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -96,15 +100,32 @@ class LiveReleases:
         async def following(after: int) -> AsyncIterator[tuple[int, str]]:
             last = self._steps.get(name, 0)
             while after < last:
-                end = min(last, after + PIECE)
-                key = (name, after, end)
-                if key not in self._pieces:
-                    self._pieces[key] = await run_in_threadpool(self._events, name, after + 1, end)
-                for step, event in self._pieces[key]:
+                try:
+                    piece = await self._piece(name, after)
+                except DpstreamError:  # as in `look`
+                    return
+                missed = [(step, event) for step, event in piece if step > after]
+                if not missed:  # the store was replaced by an older one
+                    return
+                for step, event in missed:
                     yield step, event
-                after = end
+                after = missed[-1][0]
 
         return self._connected(following, after)
+
+    async def _piece(self, name: str, after: int) -> list[tuple[int, str]]:
+        """Return the events of a piece of steps, the one after `after` among them; pieces are cut alike for all."""
+        stream = await run_in_threadpool(self._figures.stream, name)
+        size = PIECE if stream.discovers else max(1, PIECE // max(1, len(stream.names)))
+        first = after - after % size + 1
+        last = min(first + size - 1, stream.t)
+        found = self._pieces.pop((name, first, last), None)
+        if found is None:
+            found = await run_in_threadpool(self._events, stream, first, last)
+        self._pieces[name, first, last] = found
+        if len(self._pieces) > MOST_PIECES:
+            self._pieces.popitem(last=False)
+        return found
 
     def of_all(self, after: int) -> AsyncIterator[str]:
         """Yield an event whenever any stream has new releases; id is how many steps all of them have together."""
@@ -116,8 +137,8 @@ class LiveReleases:
 
         return self._connected(following, after)
 
-    def _events(self, name: str, first: int, last: int) -> list[tuple[int, str]]:
-        stream = self._figures.stream(name)
+    @staticmethod
+    def _events(stream: ShownStream, first: int, last: int) -> list[tuple[int, str]]:
         if stream.discovers:  # there may be very many: whoever is told asks for what it shows
             numbers = [{"step": step, "names": int(stream.course[step - 1])} for step in range(first, last + 1)]
             return [(one["step"], _event(one["step"], json.dumps(one))) for one in numbers]

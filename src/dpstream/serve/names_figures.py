@@ -19,7 +19,7 @@ from dpstream.events.windows import Window
 from dpstream.release.name_words import describe_names
 from dpstream.release.protection import TO_FILL_IN
 from dpstream.serve.shown_stream import ShownStream
-from dpstream.store import NamedRelease, PublishedNames, PublishedStore
+from dpstream.store import NamedRelease, PublishedNames, PublishedStore, StreamInfo
 
 __all__ = ["NamesFigures"]
 
@@ -45,19 +45,14 @@ class NamesFigures(ShownStream):
 
     Parameters
     ----------
-    store, name
-        The published releases, and the stream's name in them.
-
-    Raises
-    ------
-    StreamUnknown
-        If there is no such stream of names.
+    store, parts
+        The published releases, and a stream of names in them, as it was listed: names have no successors.
     """
 
     discovers = True
 
-    def __init__(self, store: PublishedStore, name: str) -> None:
-        self._stream = StoredNames(store, name)
+    def __init__(self, store: PublishedStore, parts: Sequence[StreamInfo]) -> None:
+        self._stream = StoredNames(store, parts[0].name, parts[0])
         asked = self._stream.source.get("windows") or ()
         if not asked and self._stream.calendar is None:
             asked = self._stream.settings.windows
@@ -113,7 +108,6 @@ class NamesFigures(ShownStream):
         stddev, off = (errors[first:] for errors in self._errors)
         columns: dict[str, Any] = {"step": steps}
         if self._calendar is not None:
-            self._calendar.lay_out(self.t)
             columns["start"] = self._calendar.shown(first, len(values))
         columns["category"] = pl.Series([category], dtype=pl.String).new_from_index(0, len(values))
         return pl.DataFrame(columns | {"value": values, "stddev": stddev, "low": values - off, "high": values + off})
@@ -158,11 +152,7 @@ class NamesFigures(ShownStream):
                 else (settings.stddev(end), settings.half_width(end, CONFIDENCE))
                 for end, before in zip(spans.t.tolist(), spans.since.tolist(), strict=True)
             ]
-            if self._calendar is None:
-                moments = pl.Series(np.arange(1, self.t + 1))
-            else:
-                self._calendar.lay_out(self.t)
-                moments = self._calendar.shown(0, self.t)
+            moments = pl.Series(np.arange(1, self.t + 1)) if self._calendar is None else self._calendar.shown(0, self.t)
             self._bars[window.text] = _Bars(
                 spans,
                 moments[spans.since],

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from dpstream.operating_system.open_files import allow_open_files
 from dpstream.serve.app import make_app
-from dpstream.serve.http_protocol import HEAD_BYTES, http_protocol
+from dpstream.serve.http_protocol import LimitedProtocol
 from dpstream.serve.intake import IntakeLimits
 from dpstream.serve.writer_link import WriterLink
 from dpstream.serve.writer_settings import WriterSettings
@@ -92,12 +92,11 @@ def server_settings(app: ASGIApp, certificate: tuple[str, str] | None = None) ->
     file, key = certificate or (None, None)
     return uvicorn.Config(
         app,
-        http=http_protocol(),
+        http=LimitedProtocol,
         log_level="warning",
         access_log=False,
         server_header=False,
         ssl_certfile=file,
         ssl_keyfile=key,
         timeout_graceful_shutdown=GRACE_SECONDS,
-        h11_max_incomplete_event_size=HEAD_BYTES,
     )

@@ -76,7 +76,6 @@ class ShownStream(ABC):
         """Return when a step that was released begins; None if steps have no dates."""
         if self._calendar is None:
             return None
-        self._calendar.lay_out(self.t)
         found: object = self._calendar.shown(step - 1, 1)[0]
         return found
 
@@ -175,8 +174,9 @@ class ShownStream(ABC):
         if calendar is None:
             raise InvalidArgument(argument, text[:100], "the number of a step: steps of this stream have no dates")
         moment = parse_moment(argument, text[:100], calendar.zone, end_of_day=end_of_day)
-        calendar.lay_out(self.t + 1)
-        return int(calendar.steps(moment)[0]) + 1
+        # Steps are compared as far as they are released: a calendar up to the year 3000 would take much memory.
+        begins = calendar.begins(0, self.t + 1)
+        return int(begins.to_physical().search_sorted(moment.cast(begins.dtype).to_physical()[0], side="right"))
 
     # -- words --------------------------------------------------------------------------------------------------------
 

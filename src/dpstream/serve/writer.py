@@ -8,15 +8,19 @@ came. After a commit it closes the steps that have ended. It ends when the serve
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import socket
 import sys
 import time
+import traceback
 from collections import deque
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import polars as pl
 
 from dpstream.errors import (
     BatchConflict,
@@ -46,6 +50,8 @@ PATIENCE_SECONDS = 10.0
 #: What may pass: a full disk, another process that holds the file for long. Anything else stops a stream.
 PASSING = (StoreFull, StoreNotWritten, StoreBusy)
 RETRY_SECONDS = 2
+#: A mistake in dpstream or in what it uses; a panic of Polars is no Exception. No batch may end the writer by one.
+UNEXPECTED = (Exception, pl.exceptions.PanicException)
 
 
 class _Waiting(NamedTuple):
@@ -131,6 +137,9 @@ class Writer:
         except DpstreamError as error:
             self._refuse(header["id"], 422, type(error).__name__, str(error))
             return
+        except UNEXPECTED as error:
+            self._refuse_unexpected(header["id"], header["stream"], error)
+            return
         # The key of one sender is not that of another.
         name = hashlib.sha256(json.dumps([header["token"], header["key"]]).encode()).digest()
         content = hashlib.sha256(header["form"].encode() + b"\0" + body).digest()
@@ -146,40 +155,55 @@ class Writer:
                 if one.token not in valid:
                     self._refuse(one.number, 401, "TokenRefused", "the token was revoked or has expired")
             group = [one for one in group if one.token in valid]
-            if stream.stopped:
-                self._refuse_group(group)
-                continue
-            try:
-                taken = stream.ingest.take([one.batch for one in group], now=now)
-            except PASSING as error:
-                self._tell(name, stream, f"nothing can be stored now: {error}")
-                self._refuse_group(group)
-                continue
-            except StoreError as error:
-                self._stop(name, stream, error)
-                self._refuse_group(group)
-                continue
-            for one, result in zip(group, taken, strict=True):
-                self._answer(one.number, result)
-            full = next((result.error for result in taken if isinstance(result.error, TooManyPeople)), None)
-            if full is not None:
-                self._stop(name, stream, full)
-            else:
+            if self._store_group(name, stream, group, now):
                 self._close_steps(name, stream, now)
 
-    def _close_steps(self, name: str, stream: _Stream, now: Any) -> None:
+    def _store_group(self, name: str, stream: _Stream, group: list[_Waiting], now: dt.datetime) -> bool:
+        """Store batches in one commit and answer each; return whether steps may close after that."""
+        if stream.stopped:
+            self._refuse_group(group)
+            return False
+        try:
+            taken = stream.ingest.take([one.batch for one in group], now=now)
+        except PASSING as error:
+            self._tell(name, stream, f"nothing can be stored now: {error}")
+            self._refuse_group(group)
+            return False
+        except StoreError as error:
+            self._stop(name, stream, error)
+            self._refuse_group(group)
+            return False
+        except UNEXPECTED as error:
+            if len(group) > 1:  # nothing of them is stored: each half by itself, to find the one that fails
+                middle = len(group) // 2
+                halves = [self._store_group(name, stream, half, now) for half in (group[:middle], group[middle:])]
+                return all(halves)
+            for one in group:
+                self._refuse_unexpected(one.number, name, error)
+            if not group:
+                self._stop(name, stream, error)
+            return bool(group)
+        for one, result in zip(group, taken, strict=True):
+            self._answer(one.number, result)
+        full = next((result.error for result in taken if isinstance(result.error, TooManyPeople)), None)
+        if full is not None:
+            self._stop(name, stream, full)
+        return full is None
+
+    def _close_steps(self, name: str, stream: _Stream, now: dt.datetime) -> None:
         try:
             stream.ingest.close_steps(now)
             stream.told = ""
         except PASSING as error:
             self._tell(name, stream, f"steps that have ended are not released: {error}")
-        except StoreError as error:
+        except UNEXPECTED as error:  # a StoreError among them
             self._stop(name, stream, error)
 
-    def _stop(self, name: str, stream: _Stream, error: DpstreamError) -> None:
+    def _stop(self, name: str, stream: _Stream, error: BaseException) -> None:
         """Take nothing more and release nothing more: what would come after depends on what was left out."""
         stream.stopped = True
-        say(f"{name}: takes no events and releases nothing until the server is started again: {error}")
+        reason = str(error) if isinstance(error, DpstreamError) else _place(error)
+        say(f"{name}: takes no events and releases nothing until the server is started again: {reason}")
 
     def _tell(self, name: str, stream: _Stream, what: str) -> None:
         """Say something once, and not at every commit."""
@@ -222,6 +246,12 @@ class Writer:
             }
         )
 
+    def _refuse_unexpected(self, number: int, name: str, error: BaseException) -> None:
+        """Refuse a batch over which dpstream stumbled, for good: it would stumble over it again."""
+        say(f"{name}: a batch was refused because of a mistake in dpstream; please report it: {_place(error)}")
+        words = "dpstream cannot count this batch, and sending it again does not help; ask the owner of the server"
+        self._refuse(number, 422, "BatchNotCounted", words)
+
     def _refuse(self, number: int, status: int, error: str, message: str) -> None:
         self._send({"id": number, "status": status, "answer": {"error": error, "message": message}})
 
@@ -240,6 +270,12 @@ class Writer:
 
     def _send(self, header: dict[str, Any]) -> None:
         self._link.sendall(pack(header))
+
+
+def _place(error: BaseException) -> str:
+    """Return the kind of an error and where it was raised; its words may hold what somebody sent."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {Path(last.filename).name}, line {last.lineno}"
 
 
 def say(what: str) -> None:

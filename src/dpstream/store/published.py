@@ -203,8 +203,15 @@ class PublishedStore:
 
     def series_values(self, name: str) -> NDArray[np.int64]:
         """Return the releases of a whole series, one row a step, with the totals that were carried over."""
-        parts = self.series(name)
+        return self.values_of(self.series(name))
+
+    def values_of(self, parts: list[StreamInfo]) -> NDArray[np.int64]:
+        """Return the releases of a series as `series_values` does; its streams were listed before."""
         return carried(parts, [self.releases(part.name, 1, part.t) for part in parts])
+
+    def check(self) -> None:
+        """Open the file and read one row; raise a StoreError if that fails. However large the store, this is quick."""
+        self._read(lambda query: query("SELECT id FROM streams LIMIT 1", ()))
 
     def settings(self, name: str) -> StreamSettings:
         """Return the settings of a counter; raises as `Store.settings`."""
@@ -238,13 +245,7 @@ class PublishedStore:
         """Return all releases of a stream of names; raises as `releases`, and StoreDamaged if a step is missing."""
         name = check_name(name)
 
-        def read(query: Query) -> PublishedNames:
-            for row in _named(query, self.path):
-                if row.name == name:
-                    return read_published_names(query, row, str(self.path))
-            raise StreamUnknown(name=name)
-
-        return self._read(read)
+        return self._read(lambda query: read_published_names(query, self._named_row(query, name), str(self.path)))
 
     def names_streams(self) -> list[StreamInfo]:
         """Return every stream of names of the store, oldest first; their `t` is the number of published releases."""
@@ -258,20 +259,13 @@ class PublishedStore:
     def open_settings(self, name: str) -> OpenSettings:
         """Return the settings of a stream of names; raises as `Store.open_settings`."""
         name = check_name(name)
-
-        def read(query: Query) -> StreamRow:
-            for row in _named(query, self.path):
-                if row.name == name:
-                    return row
-            raise StreamUnknown(name=name)
-
-        return open_settings_from_row(self._read(read), str(self.path))
+        return open_settings_from_row(self._read(lambda query: self._named_row(query, name)), str(self.path))
 
     def _row(self, query: Query, name: str) -> StreamRow:
-        for row in _counters(query, self.path):
-            if row.name == name:
-                return row
-        raise StreamUnknown(name=name)
+        return _only(_counters(query, self.path, name), name)
+
+    def _named_row(self, query: Query, name: str) -> StreamRow:
+        return _only(_named(query, self.path, name), name)
 
     def _steps(self, query: Query, row: StreamRow) -> int:
         return published_steps(query, row, str(self.path))
@@ -337,17 +331,23 @@ def _connection(path: Path, *, locked: bool) -> Iterator[Query]:
         file.close()
 
 
-def _counters(query: Query, path: Path) -> list[StreamRow]:
-    return [row for row in _all_rows(query, path) if is_published(row)]
+def _only(rows: list[StreamRow], name: str) -> StreamRow:
+    if not rows:
+        raise StreamUnknown(name=name)
+    return rows[0]
 
 
-def _named(query: Query, path: Path) -> list[StreamRow]:
-    return [row for row in _all_rows(query, path) if row.settings["lane"] == "names"]
+def _counters(query: Query, path: Path, name: str | None = None) -> list[StreamRow]:
+    return [row for row in _rows(query, path, name) if is_published(row)]
 
 
-def _all_rows(query: Query, path: Path) -> list[StreamRow]:
+def _named(query: Query, path: Path, name: str | None = None) -> list[StreamRow]:
+    return [row for row in _rows(query, path, name) if row.settings["lane"] == "names"]
+
+
+def _rows(query: Query, path: Path, name: str | None) -> list[StreamRow]:
     try:
-        rows = unchecked_streams(query, str(path))
+        rows = unchecked_streams(query, str(path), name)
         for row in rows:
             _ = row.settings["lane"]
         return rows

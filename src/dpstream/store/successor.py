@@ -35,7 +35,16 @@ from dpstream.store.tables import (
 )
 from dpstream.store.witness import Record
 
-__all__ = ["carried", "check_not_continued", "end_stream", "next_name", "series_of", "start_successor", "stream_infos"]
+__all__ = [
+    "all_series",
+    "carried",
+    "check_not_continued",
+    "end_stream",
+    "next_name",
+    "series_of",
+    "start_successor",
+    "stream_infos",
+]
 
 
 # -- the series -------------------------------------------------------------------------------------------------------
@@ -56,15 +65,20 @@ def series_of(infos: list[StreamInfo], name: str) -> list[StreamInfo]:
     StreamUnknown
         If there is no such stream.
     """
+    for parts in all_series(infos):
+        if any(part.name == name for part in parts):
+            return parts
+    raise StreamUnknown(name=name)
+
+
+def all_series(infos: list[StreamInfo]) -> list[list[StreamInfo]]:
+    """Return every stream that continues no other, in order, each with those that go on with it."""
     by_name = {info.name: info for info in infos}
-    if name not in by_name:
-        raise StreamUnknown(name=name)
-    parts = [by_name[name]]
-    while (before := parts[0].continues) is not None:
-        parts.insert(0, by_name[before])
-    while (after := parts[-1].continued_by) is not None:
-        parts.append(by_name[after])
-    return parts
+    series = [[info] for info in infos if info.continues is None]
+    for parts in series:
+        while (after := parts[-1].continued_by) is not None:
+            parts.append(by_name[after])
+    return series
 
 
 def carried(parts: list[StreamInfo], values: list[NDArray[Any]]) -> NDArray[Any]:

@@ -12,6 +12,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -105,7 +106,7 @@ class StreamRow:
         """What the sealed sums are bound to."""
         return (self.t, self.first_position, self.retired, self.people, self.ingests, self.open_last)
 
-    @property
+    @cached_property
     def settings(self) -> dict[str, Any]:
         """All settings, as JSON has them."""
         return dict(json.loads(self.configuration))
@@ -138,9 +139,12 @@ def read_all_streams(database: Database, seals: StoreSeals) -> list[StreamRow]:
     return [_checked(row, database, seals) for row in found]
 
 
-def unchecked_streams(query: Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]], path: str) -> list[StreamRow]:
-    """Return the rows of all streams for a reader who has no key, oldest first; nothing in them is checked."""
-    rows = query(f"SELECT {_COLUMNS} FROM streams ORDER BY id", ())  # noqa: S608
+def unchecked_streams(
+    query: Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]], path: str, name: str | None = None
+) -> list[StreamRow]:
+    """Return the rows of all streams, oldest first, or that of one, for a reader who has no key; nothing is checked."""
+    chosen, values = ("", ()) if name is None else (" WHERE name = ?", (name,))
+    rows = query(f"SELECT {_COLUMNS} FROM streams{chosen} ORDER BY id", values)  # noqa: S608
     if any(not isinstance(value, kind) for row in rows for value, kind in zip(row, _TYPES, strict=True)):
         raise StoreDamaged(path=path, what="a row of the table of streams has values of the wrong kind")
     return [StreamRow(*row) for row in rows]
