@@ -16,7 +16,7 @@ from dpstream.adapters.spark.secret import SecretSource
 from dpstream.adapters.spark.shard import DeclaredShard
 from dpstream.adapters.spark.step_clock import StepClock
 from dpstream.errors import CheckpointMismatch, InvalidArgument, KeyFileExposed, StateError
-from dpstream.release.named_counter import NamedCounter, named_settings
+from dpstream.release.named_counter import NamedCounter, digest_of_names, named_settings
 from dpstream.release.open_settings import OpenSettings
 from dpstream.store.master_key import write_key_file
 from dpstream.testing import fixed_key
@@ -32,7 +32,8 @@ def job(clock=DAYS, counts=None, **changed):
     lengths = StepClock(*clock).lengths
     mechanism = dp.mechanisms.BalancedToeplitz(clock[3])
     counts = counts or named_settings(clock[3], dp.zcdp(0.5), windows=lengths, mechanism=mechanism)
-    given = {"shards": 1, "late": "next", "undeclared": "drop", "confidence": 0.9, "names": ""} | changed
+    given = {"columns": "", "rows": "stream", "shards": 1, "late": "next", "undeclared": "drop", "confidence": 0.9}
+    given |= {"names": digest_of_names(NAMES)} | changed
     return Job(
         settings=json.dumps(counts.as_json()), clock=clock, secret=SecretSource.of("env:DPSTREAM_SPARK_TEST"), **given
     )
@@ -65,7 +66,7 @@ def test_declared_names_have_the_values_of_one_machine(mechanism):
     mechanism = mechanism if mechanism == "auto" else dp.mechanisms.SmoothBinary(12)
     counts = named_settings(12, dp.zcdp(0.5), windows=(3,), mechanism=mechanism)
     work = Workplace(job(counts=counts))
-    single = NamedCounter(NAMES, 12, dp.zcdp(0.5), windows=(3,), mechanism=mechanism, key=KEY)
+    single = NamedCounter(NAMES, 12, dp.zcdp(0.5), windows=(3,), mechanism=mechanism, key=work.noise_key)
     parts = [np.arange(0, len(NAMES), 2), np.arange(1, len(NAMES), 2)]
     shards = [DeclaredShard.begin(work, i, [NAMES[j] for j in p], HASHES[p]) for i, p in enumerate(parts)]
     history = []
@@ -190,6 +191,8 @@ def test_bytes_of_another_place_do_not_open():
         ),
         ("late", {"late": "drop"}),
         ("names", {"names": "another digest"}),
+        ("columns", {"columns": "time='paid', name='page'"}),
+        ("rows", {"rows": "table"}),
     ],
 )
 def test_changed_settings_are_refused_by_name(setting, changed):
@@ -198,6 +201,15 @@ def test_changed_settings_are_refused_by_name(setting, changed):
         now.check_kept(kept.job.as_text, kept.secret_check)
     assert caught.value.setting == setting
     kept.check_kept(kept.job.as_text, kept.secret_check)
+
+
+def test_a_checkpoint_of_an_older_format_is_refused():
+    """Its noise was another one: a stream that went on would publish a step with two noises."""
+    now = Workplace(job())
+    older = json.loads(now.job.as_text) | {"format": 1}
+    del older["columns"], older["rows"]
+    with pytest.raises(CheckpointMismatch, match="with format 1"):
+        now.check_kept(json.dumps(older, sort_keys=True), now.secret_check)
 
 
 def test_another_secret_is_refused(monkeypatch):
@@ -279,7 +291,7 @@ def test_discovered_names_have_the_values_of_one_machine(per_name):
     budget, horizon = dp.approx_dp(6, 1e-6), 12
     counts = OpenSettings.of(horizon, budget, names_per_person=4, per_name=per_name, windows=(3,))
     work = Workplace(job(counts=counts))
-    single = dp.OpenCounter(horizon, budget, names_per_person=4, per_name=per_name, windows=(3,), key=KEY)
+    single = dp.OpenCounter(horizon, budget, names_per_person=4, per_name=per_name, windows=(3,), key=work.noise_key)
     people = [PeopleShard(work, i) for i in range(3)]
     names = [DiscoveredShard.begin(work, i) for i in range(2)]
     rng, seen, dropped = np.random.default_rng(3), 0, 0

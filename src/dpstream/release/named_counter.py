@@ -3,11 +3,12 @@
     release_t(name) = (exact running count of the name)_t + (integer nearest to the ideal noise of that name at step t)
 
 It is what Spark computes shard by shard (`dpstream.adapters.spark.running_counts`), on one machine: noise that is a
-pure function of (key, settings, name, step) does not depend on which other names a worker holds.
+pure function of (key, settings, all names, name, step) does not depend on which names a worker holds.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
@@ -27,7 +28,10 @@ from dpstream.release.settings import StreamSettings
 from dpstream.release.step_of_names import step_of_names
 from dpstream.turns import Turn, in_turn
 
-__all__ = ["NamedCounter", "named_noise", "named_settings"]
+__all__ = ["NamedCounter", "digest_of_names", "named_noise", "named_settings"]
+
+#: Hexadecimal digits of a name's SHA-256 that its digest has: as many as fit into the positive numbers of 64 bits.
+DIGITS = 15
 
 
 def named_settings(
@@ -64,10 +68,26 @@ def named_settings(
     )
 
 
-def named_noise(settings: StreamSettings, key: bytes) -> NamedNoise:
-    """Return the noise of every name under these settings and this key."""
-    own = derive_key(check_key(key), purpose="named counter", configuration=settings.as_json())
+def named_noise(settings: StreamSettings, key: bytes, names: str) -> NamedNoise:
+    """Return the noise of every name under these settings, this key and this digest of all names.
+
+    Two lists of names count other rows, so they share no noise, not even for a name that both have.
+    """
+    configuration = {"settings": settings.as_json(), "names": names}
+    own = derive_key(check_key(key), purpose="named counter", configuration=configuration)
     return NamedNoise(settings.mechanism, settings.scale, key=own)
+
+
+def digest_of_names(names: Iterable[str]) -> str:
+    """Return a text that tells sets of names apart: how many there are, and the sum and the xor of their digests.
+
+    Order does not matter, and Spark computes the same from any partition of the names.
+    """
+    count = total = mixed = 0
+    for name in names:
+        digest = int(hashlib.sha256(name.encode()).hexdigest()[:DIGITS], 16)
+        count, total, mixed = count + 1, total + digest, mixed ^ digest
+    return f"{count} names, {total}, {mixed}"
 
 
 class NamedCounter:
@@ -93,7 +113,7 @@ class NamedCounter:
     >>> from dpstream.testing import fixed_key
     >>> counter = NamedCounter(["rose", "tulip"], 100, dp.zcdp(0.5), key=fixed_key("docs"))
     >>> counter.add({"rose": 12}), counter.add({"rose": 3, "tulip": 40})
-    ({'rose': 14, 'tulip': 3}, {'rose': 15, 'tulip': 39})
+    ({'rose': 13, 'tulip': -4}, {'rose': 16, 'tulip': 43})
     """
 
     def __init__(
@@ -121,7 +141,7 @@ class NamedCounter:
         )
         spelled = dict.fromkeys(check_name(one) for one in names)
         self._index = {one: row for row, one in enumerate(spelled)}
-        noise = named_noise(self._settings, fresh_key() if key is None else key)
+        noise = named_noise(self._settings, fresh_key() if key is None else key, digest_of_names(spelled))
         self._rows = noise.rows()
         self._rows.append(noise.tags(spelled), after=0)
         self._sums = np.zeros(len(spelled), dtype=np.int64)

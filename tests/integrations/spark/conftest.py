@@ -23,8 +23,8 @@ def spark():
     patch = pytest.MonkeyPatch()
     # Workers are forked from a process that starts with the session, so the secret is there before it.
     patch.setenv("DPSTREAM_SPARK_TEST", KEY.hex())
-    root = str(Path(__file__).parents[3])
-    patch.setenv("PYTHONPATH", root)
+    root = Path(__file__).parents[3]
+    patch.setenv("PYTHONPATH", f"{root}:{root / 'src'}")  # of this tree, whatever is installed
     session = local_session(settings={"spark.log.level": "ERROR", "spark.sql.session.timeZone": "America/New_York"})
     yield session
     session.stop()

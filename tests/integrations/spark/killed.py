@@ -17,6 +17,8 @@ from pathlib import Path
 from dpstream.adapters.spark import local_session, processors
 from tests.integrations.spark import sabotage, streams
 
+ROOT = Path(__file__).parents[3]
+
 
 def publish(folder, kind, number, rows):
     made = folder / "published" / f"{kind}-{number}-{uuid.uuid4().hex}.json"
@@ -33,7 +35,7 @@ def main(folder: Path, point: str, *, fresh: bool) -> None:
         sabotage.DRIVER: str(os.getpid()),
         sabotage.COUNTER: str(folder / f"counter-{uuid.uuid4().hex}"),
         "DPSTREAM_SPARK_TEST": streams.KEY.hex(),
-        "PYTHONPATH": str(Path(__file__).parents[3]),
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",
     }
     spark = local_session()
     spark.sparkContext.setLogLevel("INFO")  # the test looks through all that Spark says

@@ -9,7 +9,9 @@ import pandas as pd
 
 import dpstream as dp
 from dpstream.adapters.spark import discovered_counts, running_counts
-from dpstream.release.named_counter import NamedCounter
+from dpstream.adapters.spark.job import Workplace
+from dpstream.adapters.spark.job_arguments import declared_job, discovered_job
+from dpstream.release.named_counter import NamedCounter, digest_of_names
 from dpstream.testing import fixed_key
 
 KEY = fixed_key("spark streams")
@@ -66,9 +68,19 @@ def made_up_days(count: int, per_day: int, seed: int, days=DAYS):
 THE_END = [(5 * 3600, "page 0", "nobody")]
 
 
-def single_declared(days, known, windows=(3,)):
+def noise_key(make, *given, windows, **own):
+    """The key that a query derives from the secret and from everything that decides what it counts."""
+    defaults = {"late": "next", "zone": "UTC", "confidence": 0.95, "mechanism": "auto", "stream": ""}
+    common = {name: value for name, value in COMMON.items() if name != "watermark"}
+    os.environ[SECRET.removeprefix("env:")] = KEY.hex()
+    return Workplace(make(*given, **common | defaults | own | {"windows": [f"{n}d" for n in windows]})).noise_key
+
+
+def single_declared(days, known, windows=(3,), rows="stream"):
     """What one machine releases: {(name, step): value}."""
-    counter = NamedCounter(known, DAYS, ZCDP, windows=windows, key=KEY)
+    own = {"budget": ZCDP, "undeclared": "drop", "per_person": 1, "participation": None}
+    key = noise_key(declared_job, rows, digest_of_names(known), windows=windows, **own)
+    counter = NamedCounter(known, DAYS, ZCDP, windows=windows, key=key)
     found = {}
     for step, rows in enumerate(days, 1):
         counts = dict.fromkeys(known, 0)
@@ -80,7 +92,9 @@ def single_declared(days, known, windows=(3,)):
 
 def single_discovered(days, windows=(3,)):
     """What one machine releases, and how many events it drops."""
-    counter = dp.OpenCounter(DAYS, APPROX, names_per_person=LIMIT, windows=windows, key=KEY)
+    own = {"person": "person", "budget": APPROX, "names_per_person": LIMIT, "per_name": 1}
+    key = noise_key(discovered_job, windows=windows, **own)
+    counter = dp.OpenCounter(DAYS, APPROX, names_per_person=LIMIT, windows=windows, key=key)
     found = {}
     for step, rows in enumerate(days, 1):
         released = counter.add_events([person for _, _, person in rows], [name for _, name, _ in rows])

@@ -177,13 +177,13 @@ def test_discovered_names_have_the_values_of_one_machine(spark, folder, tmp_path
         assert (row.last_3d is None) == (row.step > 3 and first > row.step - 3)
 
 
-def test_a_finished_table_has_the_values_of_the_stream(spark, folder):
+def test_a_finished_table_has_the_values_of_one_machine(spark, folder):
     events = spark.read.schema(streams.SCHEMA).json(str(folder))
     listed = spark.createDataFrame([(name,) for name in NAMES], "anything string")
     given = {name: value for name, value in streams.COMMON.items() if name != "watermark"}
     counts = running_counts_batch(events, **given, names=listed, budget=ZCDP, through="2026-01-06")
     found = {(row.name, row.step): row.value for row in counts.collect()}
-    expected = streams.single_declared(days(), NAMES)
+    expected = streams.single_declared(days(), NAMES, rows="table")
     assert found == {place: value for place, value in expected.items() if place[1] <= 6}
 
 

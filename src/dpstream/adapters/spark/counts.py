@@ -6,29 +6,23 @@ rest on the workers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from dpstream.adapters.spark.job import Job, LateRows, Workplace
+from dpstream.adapters.spark.job_arguments import check_shards, declared_job, discovered_job
 from dpstream.adapters.spark.requirements import check_libraries, check_session
-from dpstream.adapters.spark.secret import SecretSource
 from dpstream.adapters.spark.shard import DeclaredShard
 from dpstream.adapters.spark.step_clock import StepClock
-from dpstream.arguments import check_horizon, check_probability, check_whole
 from dpstream.budget import Budget
 from dpstream.errors import ColumnMissing, InvalidArgument
 from dpstream.events.calendar import parse_moment
 from dpstream.mechanisms.base import Mechanism
 from dpstream.participation import Participation
 from dpstream.release.name_spelling import check_name
-from dpstream.release.named_counter import named_settings
-from dpstream.release.open_settings import OpenSettings
+from dpstream.release.named_counter import DIGITS
 
 __all__ = ["discovered_counts", "running_counts", "running_counts_batch"]
-
-#: The largest number of shards: each has a few kilobytes of its own.
-MOST_SHARDS = 1 << 20
 
 
 def running_counts(
@@ -143,25 +137,35 @@ def running_counts(
 
     spark = events.sparkSession
     check_session(spark)
-    clock = StepClock(every, start, zone, check_horizon(horizon, most=1 << 20), windows)
-    settings = named_settings(
-        horizon,
-        budget,
+    declared = _declared(spark, names, shards)
+    job = declared_job(
+        "stream",
+        _digest(declared),
+        name=name,
+        time=time,
+        every=every,
+        start=start,
+        horizon=horizon,
+        budget=budget,
+        windows=windows,
+        shards=shards,
+        secret=secret,
+        late=late,
+        zone=zone,
+        undeclared=undeclared,
+        confidence=confidence,
         per_person=per_person,
         participation=participation,
-        windows=clock.lengths,
         mechanism=mechanism,
-        name=stream,
+        stream=stream,
     )
-    declared = _declared(spark, names, shards)
-    job = _job(settings, clock, shards, late, undeclared, confidence, _digest(declared), secret)
     rows = _with_watermark(_rows(events, time, {"name": name}), watermark)
     hashed = F.xxhash64("name")
     rows = rows.select(_shard(hashed, shards), hashed.alias("hash"), F.unix_micros("time").alias("micros"))
     initial = declared.unionByName(_without_names(spark, shards))
     found = rows.groupBy("shard").transformWithStateInPandas(
         DeclaredProcessor(job),
-        outputStructType=schema(clock),
+        outputStructType=schema(job.step_clock),
         outputMode="append",
         timeMode="EventTime",
         initialState=initial.groupBy("shard"),
@@ -226,19 +230,27 @@ def discovered_counts(
 
     spark = events.sparkSession
     check_session(spark)
-    clock = StepClock(every, start, zone, check_horizon(horizon, most=1 << 20), windows)
-    settings = OpenSettings.of(
-        horizon,
-        budget,
+    job = discovered_job(
+        name=name,
+        time=time,
+        person=person,
+        every=every,
+        start=start,
+        horizon=horizon,
+        budget=budget,
         names_per_person=names_per_person,
         per_name=per_name,
-        windows=clock.lengths,
+        windows=windows,
+        shards=shards,
+        secret=secret,
+        late=late,
+        zone=zone,
+        confidence=confidence,
         mechanism=mechanism,
-        name=stream,
+        stream=stream,
     )
-    _check_shards(shards)
-    job = _job(settings, clock, shards, late, "drop", confidence, "", secret)
-    rows = _with_watermark(_rows(events, time, {"name": name, "person": person}), watermark)
+    columns = {"name": name, "person": person}
+    rows = _with_watermark(_rows(events, time, columns), watermark)
     rows = rows.select(_person_shard(rows, shards), "person", "name", F.unix_micros("time").alias("micros"))
     brought = rows.groupBy("shard").transformWithStateInPandas(
         PeopleProcessor(job),
@@ -251,7 +263,7 @@ def discovered_counts(
     brought = brought.select(_shard(F.xxhash64("name"), shards), "name", "step", "events", "people")
     found = brought.groupBy("shard").transformWithStateInPandas(
         DiscoveredProcessor(job),
-        outputStructType=schema(clock),
+        outputStructType=schema(job.step_clock),
         outputMode="append",
         timeMode="EventTime",
         initialState=_every_shard(spark, shards).groupBy("shard"),
@@ -302,26 +314,36 @@ def running_counts_batch(
     from dpstream.adapters.spark.frames import schema
 
     spark = events.sparkSession
-    clock = StepClock(every, start, zone, check_horizon(horizon, most=1 << 20), windows)
-    settings = named_settings(
-        horizon,
-        budget,
+    declared = _declared(spark, names, shards)
+    job = declared_job(
+        "table",
+        _digest(declared),
+        name=name,
+        time=time,
+        every=every,
+        start=start,
+        horizon=horizon,
+        budget=budget,
+        windows=windows,
+        shards=shards,
+        secret=secret,
+        late="next",
+        zone=zone,
+        undeclared=undeclared,
+        confidence=confidence,
         per_person=per_person,
         participation=participation,
-        windows=clock.lengths,
         mechanism=mechanism,
-        name=stream,
+        stream=stream,
     )
-    declared = _declared(spark, names, shards)
-    job = _job(settings, clock, shards, "next", undeclared, confidence, _digest(declared), secret)
     rows = _rows(events, time, {"name": name}).where("name is not null and time is not null")
     hashed = F.xxhash64("name")
     step = step_of(job)(F.unix_micros("time"))
     rows = rows.select(_shard(hashed, shards), hashed.alias("hash"), step.alias("step"))
     counted = rows.groupBy("shard", "hash", "step").agg(F.count(F.lit(1)).alias("events"))
-    last = _last_step(clock, through)
+    last = _last_step(job.step_clock, through)
     by_name = declared.unionByName(_without_names(spark, shards)).groupBy("shard")
-    found = by_name.cogroup(counted.groupBy("shard")).applyInPandas(_whole_shard(job, last), schema(clock))
+    found = by_name.cogroup(counted.groupBy("shard")).applyInPandas(_whole_shard(job, last), schema(job.step_clock))
     return _counted_apart(found)
 
 
@@ -329,39 +351,6 @@ def running_counts_batch(
 
 #: What the stage of people leaves out, in the order of its negative steps.
 PEOPLE_METRICS = ("beyond_limit", "unreadable", "before_start", "beyond_horizon")
-
-
-def _job(
-    settings: Any,
-    clock: StepClock,
-    shards: int,
-    late: Any,
-    undeclared: Any,
-    confidence: float,
-    names: str,
-    secret: object,
-) -> Job:
-    if late not in ("next", "drop"):
-        raise InvalidArgument("late", late, "'next' or 'drop'")
-    if undeclared not in ("drop", "refuse"):
-        raise InvalidArgument("undeclared", undeclared, "'drop' or 'refuse'")
-    return Job(
-        settings=json.dumps(settings.as_json()),
-        clock=(clock.every, clock.start, clock.zone, clock.horizon, tuple(w.text for w in clock.windows)),
-        shards=_check_shards(shards),
-        late=late,
-        undeclared=undeclared,
-        confidence=check_probability("confidence", confidence),
-        names=names,
-        secret=SecretSource.of(secret),
-    )
-
-
-def _check_shards(shards: object) -> int:
-    number = check_whole("shards", shards)
-    if number > MOST_SHARDS:
-        raise InvalidArgument("shards", shards, f"at most {MOST_SHARDS:,}")
-    return number
 
 
 def _rows(events: Any, time: str, columns: dict[str, str]) -> Any:
@@ -420,7 +409,7 @@ def _declared(spark: Any, names: Any, shards: int) -> Any:
             raise InvalidArgument("names", [], "at least one name; discovered_counts needs none")
         spelled = spark.createDataFrame([(one,) for one in listed], "name string")
     hashed = F.xxhash64("name")
-    return spelled.select(_shard(hashed, _check_shards(shards)), "name", hashed.alias("hash"))
+    return spelled.select(_shard(hashed, check_shards(shards)), "name", hashed.alias("hash"))
 
 
 def _spelled(frames: Iterator[Any]) -> Iterator[Any]:
@@ -429,11 +418,12 @@ def _spelled(frames: Iterator[Any]) -> Iterator[Any]:
 
 
 def _digest(declared: Any) -> str:
-    """Return how many names there are, and sums over their hashes, which tell sets of names apart."""
+    """Return the `digest_of_names` of the declared names."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    wide = F.col("hash").cast("decimal(20,0)")
-    count, total, mixed = declared.agg(F.count("name"), F.sum(wide), F.bit_xor("hash")).first()
+    digest = F.conv(F.substring(F.sha2("name", 256), 1, DIGITS), 16, 10).cast("bigint")
+    wide = digest.cast("decimal(20,0)")
+    count, total, mixed = declared.agg(F.count("name"), F.sum(wide), F.bit_xor(digest)).first()
     if not count:
         raise InvalidArgument("names", "an empty DataFrame", "at least one name")
     return f"{count} names, {total}, {mixed}"

@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -25,6 +25,8 @@ __all__ = ["Job", "LateRows", "Workplace"]
 
 #: What becomes of rows whose step is closed: counted in the first open step, or left out. Both are counted.
 LateRows = Literal["next", "drop"]
+#: Of checkpoints and of the noise: another format has other noise, and does not go on with the checkpoint of this one.
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,10 @@ class Job:
         The settings of the counts as JSON text: of a `NamedCounter`, or of an `OpenCounter`.
     clock
         The arguments of `StepClock`.
+    columns
+        Which columns of the events are read, and as what.
+    rows
+        "stream", in which rows can be late, or "table", which is finished.
     shards
         How many shards names (and people) are cut into.
     late, undeclared, confidence
@@ -51,6 +57,8 @@ class Job:
 
     settings: str
     clock: tuple[str, str, str, int, tuple[str, ...]]
+    columns: str
+    rows: Literal["stream", "table"]
     shards: int
     late: LateRows
     undeclared: Literal["drop", "refuse"]
@@ -65,16 +73,30 @@ class Job:
         return StepClock(*self.clock)
 
     @cached_property
+    def counted(self) -> dict[str, Any]:
+        """What decides which rows count, and where: with `settings`, all that the noise depends on beside the key.
+
+        Not what leaves all totals as they are (shards, confidence): other noise for the same totals would only give
+        more of the data away.
+        """
+        return {
+            "format": FORMAT,
+            **self.step_clock.as_json(),
+            "columns": self.columns,
+            "rows": self.rows,
+            "late": self.late,
+            "undeclared": self.undeclared,
+            "names": self.names,
+        }
+
+    @cached_property
     def as_text(self) -> str:
         """Everything that a checkpoint is bound to, as JSON; it is kept in the checkpoint and holds no secret."""
         bound = {
-            "format": 1,
-            **self.step_clock.as_json(),
+            **self.counted,
+            "windows": list(self.clock[4]),
             "shards": self.shards,
-            "late": self.late,
-            "undeclared": self.undeclared,
             "confidence": self.confidence,
-            "names": self.names,
             "settings": json.loads(self.settings),
             "private": self.private,
         }
@@ -87,8 +109,7 @@ class Job:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without what was cached: a clock and a digest are made again on the worker.
-        fields = ("settings", "clock", "shards", "late", "undeclared", "confidence", "names", "secret", "private")
-        return Job, tuple(getattr(self, name) for name in fields)
+        return Job, tuple(getattr(self, field.name) for field in fields(self))
 
 
 class Workplace:
@@ -103,14 +124,16 @@ class Workplace:
         self.job, self.clock = job, job.step_clock
         given: Mapping[str, Any] = json.loads(job.settings)
         key = job.secret.key()
+        #: The key of the same counts on one machine, by a `NamedCounter` or an `OpenCounter`.
+        self.noise_key = derive_key(key, purpose="spark noise", configuration=job.counted)
         self.settings: StreamSettings | OpenSettings
         self.people_noise: NamedNoise | None = None
         if given["lane"] == "names":
             self.settings = OpenSettings.from_json(given)
-            self.noise, self.people_noise = self.settings.noise(key)
+            self.noise, self.people_noise = self.settings.noise(self.noise_key)
         else:
             self.settings = StreamSettings.from_json(given)
-            self.noise = named_noise(self.settings, key)
+            self.noise = named_noise(self.settings, self.noise_key, job.names)
         self._seals = StoreSeals(key, job.fingerprint)
         # Tells secrets apart whatever the settings are, so that each can be named in an error.
         self.secret_check = StoreSeals(key, b"spark").check().hex()
@@ -154,7 +177,7 @@ def _workplace(job: Job) -> Workplace:
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Any:
     """Yield the settings that differ, the ones that people name before those that follow from them."""
-    for name in sorted({*old, *new}, key=lambda name: (name in _FOLLOWING, name)):
+    for name in sorted({*old, *new}, key=lambda name: (name in _FOLLOWING, name != "format", name)):
         one, other = old.get(name), new.get(name)
         if one == other:
             continue

@@ -96,9 +96,4 @@ class StepClock:
 
     def as_json(self) -> dict[str, Any]:
         """Return what decides the steps."""
-        return {
-            "every": self.every,
-            "start": int(self.edges[0]),
-            "zone": self.zone,
-            "windows": [window.text for window in self.windows],
-        }
+        return {"every": self.every, "start": int(self.edges[0]), "zone": self.zone}
