@@ -320,6 +320,14 @@ def count(
         str | None,
         typer.Option(help="The stream's name in the store, if it has several.", rich_help_panel=DAILY),
     ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            help="The name of a single file, or of what comes on standard input. dpstream counts each name once;"
+            " default: the file's own name.",
+            rich_help_panel=DAILY,
+        ),
+    ] = None,
     late: Annotated[
         str | None,
         typer.Option(
@@ -367,7 +375,7 @@ def count(
 
     With --store, tomorrow's command is dpstream count FILE --store STORE: the settings are kept. There are two ways to
     work. Only new rows: give each file once; rows of days to come wait in the store,
-    late rows count in the next step, and a file that is given again is recognised. Or the whole log every time, with
+    late rows count in the next step, and a file that is given again is known by its name. Or the whole log every time, with
     --whole-log: rows of released steps are left out.
 
     Exit status: 0 done; 2 refused, nothing written and nothing spent; 3 done, and fewer steps are left than

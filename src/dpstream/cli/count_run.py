@@ -73,6 +73,7 @@ class CountCommand:
 
     settings: dict[str, Any]
     files: list[str] | None = None
+    batch: str | None = None
     report_dropped: float | None = None
     output: Path | None = None
     form: str | None = None
@@ -125,7 +126,7 @@ class CountCommand:
             target = stack.enter_context(opened("--output", self.output))
             picture = stack.enter_context(opened("--plot", self.plot))
             with reading_progress(sources, quiet=self.quiet) as show:
-                run.read(sources, show, notes.recognised)
+                run.read(sources, show, notes.recognised, self.batch)
             run.open()
             notes.before()
             run.ingest()
@@ -156,6 +157,8 @@ class CountCommand:
     def _check(self) -> None:
         """Refuse options that do not go together."""
         settings = self.settings
+        if self.batch is not None and "store" not in settings:
+            raise InvalidArgument("--batch", self.batch, "used with --store, which remembers it")
         if self.report_dropped is not None and ("user" not in settings or "store" in settings):
             raise InvalidArgument("--report-dropped", self.report_dropped, "used with --user and without --store")
         for argument, given in settings.items():
