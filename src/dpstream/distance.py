@@ -141,7 +141,7 @@ class WayIn:
         return sum(map(abs, difference.values()))
 
 
-def check_distance(way: WayIn, *, examples: int = 100, seed: int | None = None) -> None:
+def check_distance(way: WayIn, *, examples: int = 100, seed: int | None = None, shrink: bool = True) -> None:
     """Hold a way in against neighbouring data; raise AssertionError with the smallest history that breaks the promise.
 
     For every history that Hypothesis draws, and one unit of it:
@@ -159,6 +159,8 @@ def check_distance(way: WayIn, *, examples: int = 100, seed: int | None = None) 
         How many histories are drawn; each is run four times.
     seed
         Other histories for every seed. None: the same histories in every run.
+    shrink
+        Whether the smallest history is looked for, or the first that breaks the promise is told.
 
     Examples
     --------
@@ -192,7 +194,7 @@ def check_distance(way: WayIn, *, examples: int = 100, seed: int | None = None) 
         derandomize=seed is None,
         print_blob=False,
         suppress_health_check=list(hypothesis.HealthCheck),
-        phases=(hypothesis.Phase.generate, hypothesis.Phase.shrink),
+        phases=(hypothesis.Phase.generate, *([hypothesis.Phase.shrink] if shrink else [])),
         report_multiple_bugs=False,
         verbosity=hypothesis.Verbosity.quiet,
     )

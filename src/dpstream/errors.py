@@ -856,7 +856,7 @@ class FileChanged(SourceError):
 
     message = (
         "{source} was counted before and holds something else now; nothing was counted. If it holds new rows only, give"
-        " it a name of its own (batch=..., --batch), or another file name"
+        " it a name of its own with batch=..., or another file name"
     )
     source: str
 

@@ -48,7 +48,7 @@ def test_day_by_day(folder, again):
         first = {"all rows": days[0], "new rows": day, "some old rows": days[max(i - 2, 0)]}[again]
         file = write([event for event in events if first <= event.when.date() <= day], folder, "csv")
         way = () if again == "new rows" else ("--whole-log",)
-        result = count(file, *arguments, "--through", day, "--store", store, "--all", *way)
+        result = count(file, *arguments, "--through", day, "--store", store, "--all", "--batch", day, *way)
         assert result.exit_code == 0, result.output
         assert result.stdout.startswith(last)
         assert "late" not in result.stderr
@@ -142,7 +142,8 @@ def test_the_zone_and_the_start_come_back(folder):
     file.write_text("when\n2026-10-25T00:30:00Z\n2026-10-25T01:30:00Z\n")
     first = count(*arguments, "--store", store, "--through", "2026-10-25T02:30+01:00").stdout
     file.write_text("when\n2026-10-25T02:30:00Z\n")
-    rows = count(*arguments, "--store", store, "--through", "2026-10-25T03:00+01:00", "--all").stdout
+    more = ("--through", "2026-10-25T03:00+01:00", "--all", "--batch", "next")
+    rows = count(*arguments, "--store", store, *more).stdout
     assert rows.startswith(first)
     assert [line.split(",")[1] for line in rows.splitlines()[1:]] == [
         "2026-10-25T02:00:00+02:00",

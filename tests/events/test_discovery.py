@@ -76,14 +76,14 @@ def test_the_values_of_an_open_counter(log, monkeypatch, given):
 
 
 def test_day_by_day_with_a_store(log, tmp_path):
-    """Late rows count in the next step, a frame that is given again counts nothing, and readers need no key."""
+    """Late rows count in the next step, a batch that is given again counts nothing, and readers need no key."""
     store = tmp_path / "terms.db"
     yesterday = None
     for day in range(1, DAYS + 1):
         now = log.filter(pl.col("when") == f"2026-03-{day:02d}")
         late = log.filter(pl.col("when") == f"2026-03-{day - 1:02d}")[:50].with_columns(who=pl.col("who") + 10_000)
         settings = {"until": f"2026-03-{DAYS:02d}", "windows": ("1d", "3d"), "max_pairs": 9000}
-        arguments = {"store": store, "through": f"2026-03-{day:02d}"}
+        arguments = {"store": store, "through": f"2026-03-{day:02d}", "batch": f"day {day}"}
         if day == 1:
             table = counted(now, **settings, **arguments)
         else:

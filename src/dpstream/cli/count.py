@@ -374,9 +374,9 @@ def count(
     the budget again.
 
     With --store, tomorrow's command is dpstream count FILE --store STORE: the settings are kept. There are two ways to
-    work. Only new rows: give each file once; rows of days to come wait in the store,
-    late rows count in the next step, and a file that is given again is known by its name. Or the whole log every time, with
-    --whole-log: rows of released steps are left out.
+    work. Only new rows: give each file once; rows of days to come wait in the store, late rows count in the next step,
+    and a file that is given again is known by its name. Or the whole log every time, with --whole-log: rows of released
+    steps are left out.
 
     Exit status: 0 done; 2 refused, nothing written and nothing spent; 3 done, and fewer steps are left than
     --warn-below; 4 steps were released but the result could not be written; 130 interrupted.
