@@ -61,7 +61,8 @@ def count(
     undeclared: Annotated[
         str | None,
         typer.Option(
-            help="Other categories: refuse them (if left out), or count them together as other.", rich_help_panel=READ
+            help="Other categories: refuse them (if left out), or count them as other. Empty cells: see --missing.",
+            rich_help_panel=READ,
         ),
     ] = None,
     discover: Annotated[
