@@ -132,7 +132,7 @@ def served(*options: str) -> Iterator[tuple[int, str, int, Path]]:
             warnings.simplefilter("ignore")
             dp.count(
                 rows, time="when", every="1h", start=start, time_zone="UTC", horizon=100_000,
-                budget=dp.approx_dp(1, 1e-6), store=path, name="visits",
+                budget=dp.approx_dp(1, 1e-6), store=path, name="visits", through="now",
             )  # fmt: skip
         with dp.Store(path) as store:
             token = store.tokens.create("bench")

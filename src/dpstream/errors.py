@@ -987,8 +987,8 @@ class RowsTooFarAhead(ReleaseRefused):
     """There are rows of steps further ahead than a store keeps open."""
 
     message = (
-        "there are rows of {step}, but rows wait in the store for {room:,} steps at most after the last that is"
-        " released (that of {last}): is a date wrong? Otherwise give them later, or release through a later date"
+        "there are rows of {step}, but the store keeps rows for at most {room:,} steps after that of {last}: is a date"
+        " wrong? Otherwise give them later, or release through a later date"
     )
     step: str
     last: str

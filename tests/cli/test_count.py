@@ -271,7 +271,7 @@ def test_nothing_is_released_before_a_step_has_ended(tmp_path, name):
     read = {"out.csv": pl.read_csv, "out.jsonl": None, "out.parquet": pl.read_parquet}[name]
     assert out.read_bytes() == b"" if read is None else read(out).height == 0
     result = count(*usual, "--as", "table")
-    assert result.stdout == "No step has ended yet: nothing was released.\n"
+    assert result.stdout == "Nothing is released yet.\n"
 
 
 def test_quiet_says_nothing_but_warnings(tmp_path):

@@ -51,7 +51,7 @@ def test_neighbouring_logs_of_a_store(path, person):  # noqa: F811
     for i, days in enumerate((DAYS, [*DAYS, person])):
         log(path.parent / "log.csv", days)
         arguments = ("--time", "when", "--rho", "0.5", "--horizon", "365", "--from", "2026-01-01", "--name", f"s{i}")
-        seen.append(visible(path.parent / "log.csv", *arguments, "--store", path))
+        seen.append(visible(path.parent / "log.csv", *arguments, "--store", path, "--through", "now"))
     assert seen[0] == seen[1]
     assert len(seen[0]) == 151
 

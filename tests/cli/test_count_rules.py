@@ -39,7 +39,12 @@ def test_empty_cells(here):  # noqa: F811
     assert totals(*SUM, "--missing", "0") == [15]
     assert totals(*WARDS, "--missing", "Eyes") == [3, 1, 2]
     refused(count("log.csv", *DAYS, *WARDS), "line 5, column 'ward': expected one of the categories (A&E, Surgery,"
-            " general, Eyes), got 'NA'; --undeclared other counts the rest together, --missing skip")  # fmt: skip
+            " general, Eyes), got 'NA'; --missing skip leaves such rows out")  # fmt: skip
+    other = (*WARDS, "--undeclared", "other")
+    refused(
+        count("log.csv", *DAYS, *other), "got 'NA'; --missing skip leaves such rows out, --missing other counts them"
+    )
+    assert totals(*other, "--missing", "other") == [3, 1, 1, 1]
     refused(count("log.csv", *DAYS, *WARDS, "--missing", "drop"), "--missing must be refuse, skip, or what empty cells")
 
 

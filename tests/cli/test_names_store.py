@@ -86,7 +86,7 @@ def test_late_rows_count_in_the_next_step(made, names, tmp_path):
     assert "100 rows came late, for steps that were released before, and are counted in the step of 2026-03-03" in told(
         third
     )
-    assert "150 rows of later steps wait in the store until these are released" in told(third)
+    assert "150 rows wait in the store until their steps are released" in told(third)
     last = {row["category"]: row for row in rows_of(third.stdout)}
     assert {row["step"] for row in last.values()} == {"3"}
     assert abs(int(last["lily"]["value"]) - 100) < 40

@@ -155,7 +155,12 @@ def test_categories():
             measure.places(table(ward=["a", bad]))
     other = Measure(by="ward", categories=("b", "a"), undeclared="other")
     assert other.names == ("b", "a", "other")
-    assert other.places(table(ward=["a", "c", None, "b"])).tolist() == [1, 2, 2, 0]
+    assert other.places(table(ward=["a", "c", "b"])).tolist() == [1, 2, 0]
+    for empty in ("", None, "NA", " "):
+        with pytest.raises(RowRefused, match=r"line 3, .* missing='skip' .*, missing='other' counts them as other"):
+            other.places(table(ward=["a", empty]))
+    named = Measure(by="land", categories=("AT", "NA"), undeclared="other")  # Namibia
+    assert named.places(table(land=["NA", "FR"])).tolist() == [1, 2]
     assert Measure(by="n", categories=("1", "2")).places(table(n=[2, 1])).tolist() == [1, 0]
 
 

@@ -140,7 +140,7 @@ def test_refused_by_default_with_what_to_type(empty):
         RowRefused, match=r"line 3, .*missing='skip' leaves such rows out, missing='0' counts them as 0"
     ):
         Measure("n", 9).amounts(table(n=["1", empty]))
-    with pytest.raises(RowRefused, match=r"line 3, column 'ward': .*, missing='skip' leaves such rows out$"):
+    with pytest.raises(RowRefused, match=r"line 3, column 'ward': .*; missing='skip' leaves such rows out$"):
         Measure(by="ward", categories=("a",)).places(table(ward=["a", empty]))
 
 

@@ -33,7 +33,7 @@ def test_a_backup_from_before_the_last_open_is_refused(path):
     put_back(backup, path)
     before = everything(path)
     with dp.Store(path) as store:
-        with pytest.raises(StoreOutdated, match=r"opened 1 times, but its witness counted 2.*retire"):
+        with pytest.raises(StoreOutdated, match=r"is at opening 1, but its witness counted 2.*retire"):
             visits(store)
         assert [r.value for r in store.releases("visits")] == old
     assert everything(path) == before

@@ -61,7 +61,8 @@ def count(
     undeclared: Annotated[
         str | None,
         typer.Option(
-            help="Other categories: refuse them (if left out), or count them together as other.", rich_help_panel=READ
+            help="Other categories: refuse them (if left out), or count them as other. Empty cells: see --missing.",
+            rich_help_panel=READ,
         ),
     ] = None,
     discover: Annotated[
@@ -148,8 +149,8 @@ def count(
         str | None,
         typer.Option(
             help="Release every step up to this date (or yesterday, or now), with or without rows. If left out: with"
-            " --store or --until the last step that has ended; else the last row's, which tells something about the"
-            " data.",
+            " --store nothing is released; else, with --until, the last step that has ended, or the last row's, which"
+            " tells something about the data.",
             rich_help_panel=STEPS,
         ),
     ] = None,
@@ -311,8 +312,8 @@ def count(
     store: Annotated[
         Path | None,
         typer.Option(
-            help="A file that remembers the rows, the releases and the settings: tomorrow, give a file of new rows and"
-            " --store alone.",
+            help="A file that remembers the rows, the releases and the settings: tomorrow, give a file of new rows,"
+            " --store and --through.",
             rich_help_panel=DAILY,
         ),
     ] = None,
@@ -373,16 +374,16 @@ def count(
     released before the whole input was read and found in order. Without --store every run draws fresh noise and spends
     the budget again.
 
-    With --store, tomorrow's command is dpstream count FILE --store STORE: the settings are kept. There are two ways to
-    work. Only new rows: give each file once; rows of days to come wait in the store, late rows count in the next step,
-    and a file that is given again is known by its name. Or the whole log every time, with --whole-log: rows of released
-    steps are left out.
+    With --store, tomorrow's command is dpstream count FILE --store STORE --through now: the settings are kept. A file
+    alone releases nothing: its rows wait in the store until --through releases their steps. There are two ways to work.
+    Only new rows: give each file once, it is known by its name; late rows count in the next step. Or the whole log
+    every time, with --whole-log: rows of released steps are left out.
 
     Exit status: 0 done; 2 refused, nothing written and nothing spent; 3 done, and fewer steps are left than
     --warn-below; 4 steps were released but the result could not be written; 130 interrupted.
 
     Example: dpstream count visits.csv --time when --from 2026-01-01 --until 2026-12-31 --epsilon 1 --delta 1e-6
-    --store visits.db
+    --store visits.db --through 2026-02-28
 
     Example: dpstream count visits.csv --time when --from 2026-01-01 --through 2026-02-28 --epsilon 1 --delta 1e-6
     --horizon 365

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -66,7 +67,7 @@ class Notes:
         self.note(self._promise())
         error = run.options.measure.reader.shown(self._largest_error())
         self.note(f"Noise: at most ±{error} ({100 * run.options.confidence:g} %).")
-        if run.options.windows:
+        if run.options.windows and run.closed:
             self.note(self._windows())
         if run.created and run.store is not None and (spent := run.store.spent()).streams > 1:
             self.note(f"{promised(spent)} Someone who appears in several streams has this combined protection.")
@@ -88,8 +89,31 @@ class Notes:
         for path in (output, plot):
             if path is not None:
                 self.note(f"Written: {path}")
+        if run.in_ledger and options.through is None:
+            self._how_to_release()
         if options.store is None and released:
             self.note("The noise of this run is not kept (--store keeps it): publish the result of one run only.")
+
+    def _how_to_release(self) -> None:
+        """Say which commands release steps, in lines to paste."""
+        run, calendar = self._run, self._run.tally.calendar
+        assert run.store is not None and calendar is not None  # noqa: S101, PT018
+        command = f"dpstream count --store {shlex.quote(str(run.options.store))}"
+        if len(run.store.streams()) > 1:
+            command += f" --name {shlex.quote(run.options.name)}"
+        steps = min(max(run.present, run.seen + 1), run.tally.horizon)
+        calendar.lay_out(steps)
+        date = calendar.last_days(steps - 1, 1)[0].isoformat()
+        if not self._quiet:
+            self._console.print(
+                Text(
+                    "Nothing was released. To release every step that has ended, type\n"
+                    f"    {command} --through now\n"
+                    "or, to release the steps up to a date,\n"
+                    f"    {command} --through {date}"
+                ),
+                soft_wrap=True,
+            )
 
     def _say(self, findings: Iterable[Finding]) -> None:
         for text, warning in findings:

@@ -108,6 +108,10 @@ class CountCommand:
         check_picture(self.plot)
         check_protect_text(self.protect_text)
         sources = [] if self._reads_nothing() else self.files or [STDIN]
+        if not sources and self.settings.get("through") is None:
+            raise InvalidArgument(
+                "--through", None, "given where there are no files: --through now releases every step that has ended"
+            )
         text, entry = protect_text_files(self.protect_text) if self.protect_text else (None, None)
         written = {"--output": self.output, "--plot": self.plot, "--protect-text": text, "--protect-text ": entry}
         check_apart(written | {"--store": store}, sources)
@@ -174,7 +178,7 @@ class CountCommand:
                 raise InvalidArgument(f"--{option.replace('_', '-')}", None, f"left out with --discover: {reason}")
 
     def _reads_nothing(self) -> bool:
-        """Whether no rows are given, to a store that is there: steps are released that have ended, and that is all."""
+        """Whether no rows are given, to a store that is there: steps are released, and that is all."""
         store = self.settings.get("store")
         if self.files or store is None or not store.exists():
             return False
@@ -254,7 +258,7 @@ def _keeping_last(frames: Iterator[pl.DataFrame], kept: list[pl.DataFrame]) -> I
 
 def _print_last(run: CountRun, kept: list[pl.DataFrame], console: Console) -> None:
     if not run.published:
-        console.print("No step has ended yet: nothing was released.")
+        console.print("Nothing is released yet.")
         return
     frame = pl.concat(kept[-2:])
     if isinstance(run, DiscoveryRun) and not frame.height and run.published > run.seen:
@@ -273,7 +277,8 @@ def _print_last(run: CountRun, kept: list[pl.DataFrame], console: Console) -> No
     categories = max(len(run.options.measure.names) + run.options.total, 1)
     shown = frame.tail(categories * max(min(SHOWN, SHOWN_ROWS // categories), 1))
     steps = shown["step"].n_unique()
-    title = f"The last {steps} of {total:,} releases" if steps < total else number(total, "release")
+    which = "The last" if steps == 1 else f"The last {steps}"
+    title = f"{which} of {total:,} releases" if steps < total else number(total, "release")
     print_rows(shown, title, console)
 
 

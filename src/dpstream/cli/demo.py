@@ -79,7 +79,7 @@ def _try_next(folder: Path, visits: pl.DataFrame) -> list[str]:
     """Commands that can be pasted where the demo was run, and what they leave out."""
     program = _program()
     log, store = shlex.quote(f"{folder}/visits.csv"), shlex.quote(f"{folder}/visits.db")
-    a_year = f"--time when --from {FIRST_DAY} --until {LAST_DAY} --epsilon 1 --delta 1e-6"
+    a_year = f"--time when --from {FIRST_DAY} --until {LAST_DAY} --through {LAST_DAY} --epsilon 1 --delta 1e-6"
     by_ward = f"{program} count {log} {a_year} --by ward --values {','.join(WARDS)} --store {store}"
     people = f"--user patient --max-contributions {MOST_VISITS} --name patients --store {store}"
     a_patient = visits.group_by("patient").len()["len"]

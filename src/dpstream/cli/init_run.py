@@ -100,8 +100,8 @@ class InitCommand:
         day = LAST_DAY.get(str(settings["every"])[-1], "yesterday")
         say(
             console,
-            f"DATE is the last day that the file covers, such as {day}. Without --through every step up to now is"
-            " released, also those without rows, and a release is final.",
+            f"DATE is the last day that the file covers, such as {day}. Without --through the store keeps the"
+            " rows and releases nothing. A release is final.",
         )
 
     def _asked(self, question: str, default: str | None, check: Callable[[str], T]) -> T:

@@ -82,8 +82,9 @@ def count(
         The column that says when a row happened, and how long a step is ("15m", "1h", "1d", "1w", "1mo"); "1d" if left
         out.
     start, through
-        The dates of the first step and of the last to release. Without them the data decide, which shows when the first
-        and the last person came; with a store, steps are released that have ended by the clock (also through="now").
+        The dates of the first step and of the last to release; "now" or "yesterday" is every step that has ended. With
+        a store nothing is released without `through`: rows are kept, and the table is empty. Without a store the data
+        decide if they are left out, which shows when the first and the last person came.
     until, horizon, unbounded
         The date of the last step there will ever be, or how many steps, or that there is no last one. Without a store,
         `through` is taken if none of them is given.
@@ -115,7 +116,7 @@ def count(
         Columns that are easier to read, beside each release; and the sum of all categories, as the category "total".
     store, name
         A file that remembers rows, releases and settings, and the stream's name in it. A stream that is there needs
-        no settings. Rows go into open steps first.
+        no settings. Rows go into open steps, which `through` closes.
     batch
         With a store: a name of this frame's rows. A frame whose batch was counted before adds nothing: give the same
         name when you try again. Without a name every frame counts, even if it is equal to an earlier one.
@@ -142,7 +143,7 @@ def count(
     ---------
     All releases together keep the budget for every single row or, with `user`, for every user, of whom at most
     `max_contributions` rows are counted in the whole stream. Which steps are released does not depend on the data if
-    `start` and `through` are given (or a store, for `through`). Without a store every call spends the budget anew.
+    `start` is given, and `through` or a store. Without a store every call spends the budget anew.
 
     Examples
     --------

@@ -57,8 +57,8 @@ class CountOptions:
     start
         A date of the first step; None: the first row's.
     through
-        A date of the last step to release in this run, "now" or "yesterday" (see `last_step`). None: with a store or
-        with `until` the last step that has ended by the clock; else the last row's step.
+        A date of the last step to release in this run, "now" or "yesterday" (see `last_step`). None: with a store
+        nothing is released; without one, with `until` the last step that has ended by the clock, else the last row's.
     horizon, until
         How many steps there will ever be, or the date of the last; None and None: there is no last step.
     any_order
@@ -183,10 +183,13 @@ class CountOptions:
 
     @property
     def end(self) -> str | None:
-        """Which step is the last to be released, in the words of `through`; None: the data decide."""
-        if self.through is not None:
-            return self.through
-        return "now" if self.store is not None or self.until is not None else None
+        """Which step is the last to be released, in the words of `through`.
+
+        None: with a store nothing is released, and without one the data decide.
+        """
+        if self.through is None and self.until is not None and self.store is None:
+            return "now"
+        return self.through
 
     def row_filter(self) -> RowFilter:
         """Return what applies the rules to the rows of a run."""

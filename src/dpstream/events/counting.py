@@ -60,7 +60,8 @@ class CountRun:
     """One run: `read` takes the rows, `open` makes the counter, `ingest` keeps them, `frames` gives the releases.
 
     With a store, rows go into open steps (`ingest`: one commit for each file, with who was counted and the file's
-    digest), and steps are then released in order. With `whole_log` rows come again in
+    digest). Steps are then released in order up to `options.through`, and none without it: a file never closes a step.
+    With `whole_log` rows come again in
     every run, and are counted and released in one commit instead.
 
     Parameters
@@ -88,8 +89,8 @@ class CountRun:
     Guarantee
     ---------
     That of `Counter` (or `DurableCounter`) for whoever `options` protect: a row, or a user of whom at most
-    `max_contributions` rows are counted. Which steps are released does not depend on the data if `options.start` and
-    `options.end` are not None; `first_from_data` and `last_from_data` say whether that is so.
+    `max_contributions` rows are counted. Which steps are released does not depend on the data unless `first_from_data`
+    or `last_from_data`.
     """
 
     def __init__(self, options: CountOptions, store: Store | None = None) -> None:
@@ -109,9 +110,13 @@ class CountRun:
             check_same(info.name, fixed(kept), fixed(self.options.kept()))
         self.first_from_data = self.options.start is None
         self.in_ledger = options.store is not None and not options.whole_log
+        if options.store is not None and options.whole_log and options.through is None:
+            raise InvalidArgument(
+                "through", None, "given with `whole_log`: a date, 'now' or 'yesterday'; rows are not kept in the store"
+            )
         self.created = False
         self.waiting = 0
-        self._closed: int | None = None
+        self._present: int | None = None
         self.intake = Intake(options.files, self._tally(), self._is_known if self.in_ledger else None)
         if info is not None:
             self._open_counter(info)
@@ -244,7 +249,7 @@ class CountRun:
             return
         if self.in_ledger:
             room = counter.open_steps if isinstance(counter, DurableCounter) else check_open_steps(None, settings)
-            check_parts(tally, settings, self.closed, room)
+            check_parts(tally, settings, self.present, room)
         else:
             check_steps(tally, settings, self.published)
         self._checked = tally.rows, tally.steps
@@ -269,19 +274,24 @@ class CountRun:
     @property
     def last_from_data(self) -> bool:
         """Whether the rows decide how many steps are released."""
-        return self.options.end is None
+        return self.options.end is None and self.options.store is None
 
     @property
     def closed(self) -> int:
         """How many steps are to be released, those of earlier runs included."""
-        tally = self.tally
         if not self.in_ledger:
-            return max(tally.steps, self.seen)
-        if self._closed is None:  # the clock is looked at once: what is said holds for what is released
+            return max(self.tally.steps, self.seen)
+        return self.seen if self.options.through is None else self.present
+
+    @property
+    def present(self) -> int:
+        """How many steps are over: those up to `through`, or by the clock. A store has room for rows from there on."""
+        tally = self.tally
+        if self._present is None:  # the clock is looked at once: what is said holds for what is released
             assert tally.calendar is not None  # noqa: S101
-            end = last_step(self.options.end or "now", self.options.time_zone)
-            self._closed = max(min(end(tally.calendar, tally.horizon), tally.horizon), self.seen)
-        return self._closed
+            end = last_step(self.options.through or "now", self.options.time_zone)
+            self._present = max(min(end(tally.calendar, tally.horizon), tally.horizon), self.seen)
+        return self._present
 
     def open(self) -> StreamSettings:
         """Make the counter, if it was not there before, once the rows are read. Returns its settings.
@@ -329,7 +339,7 @@ class CountRun:
                 self.counter.ingest(
                     part.first + 1,
                     part.tallies,
-                    through=self.closed,
+                    through=self.present,
                     rows=part.rows,
                     contributions=self._fingerprinted(part.contributions),
                     batch=name,

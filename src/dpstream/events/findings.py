@@ -166,10 +166,8 @@ def _rows_elsewhere(run: CountRun, tally: TimeTally) -> Iterator[Finding]:
             f" {'was' if tally.after == 1 else 'were'} not counted: give them again when their steps are released."
         )
     if run.waiting:
-        waits = "waits" if run.waiting == 1 else "wait"
-        yield Finding(
-            f"{number(run.waiting, 'row')} of later steps {waits} in the store until these are released.", warning=False
-        )
+        wait = "waits in the store until its step is" if run.waiting == 1 else "wait in the store until their steps are"
+        yield Finding(f"{number(run.waiting, 'row')} {wait} released.", warning=False)
     if tally.timestamps.ambiguous:
         yield Finding(
             f"{number(tally.timestamps.ambiguous, 'timestamp')} without an offset fall into an hour that the clock"

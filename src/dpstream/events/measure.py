@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpstream.errors import InvalidArgument, RowRefused
 from dpstream.events.amounts import AmountReader, DecimalMark, positive_decimal
-from dpstream.events.cells import EMPTY_REMEDY, as_text, is_empty
+from dpstream.events.cells import EMPTY_REMEDY, are_empty, as_text, is_empty
 from dpstream.events.tables import Table
 
 __all__ = ["OTHER", "Amounts", "Measure"]
@@ -49,7 +49,8 @@ class Measure:
         A column that says which category a row belongs to, and the categories there are: they must be declared, since
         which categories turn up is something about the people in the data.
     undeclared
-        "refuse" rows of other categories, or count them together as "other", the last category.
+        "refuse" rows of other categories, or count them together as "other", the last category. Empty cells are refused
+        in both cases.
     discover
         Whether `by` is a column of names that nobody listed beforehand; `categories` are then those that are public.
     """
@@ -166,7 +167,7 @@ class Measure:
         Raises
         ------
         RowRefused
-            If one is not declared, unless these are counted as "other".
+            If a cell is empty, or its category is not declared; undeclared ones may be counted as "other".
         """
         if self.by is None or self.discover:
             return None
@@ -174,15 +175,23 @@ class Measure:
         known = as_text(column).cast(pl.Enum(list(self.categories)), strict=False).to_physical().cast(pl.Int64)
         if not known.null_count():
             return known.to_numpy()
+        unknown = known.is_null()
+        # An empty cell is no category: it is refused as in other columns, unless `missing` says otherwise.
+        empty = unknown & are_empty(column)
         if self.undeclared == "other":
-            return known.fill_null(len(self.categories)).to_numpy()
-        row = int(known.is_null().arg_max() or 0)
+            unknown = empty
+            if not empty.any():
+                return known.fill_null(len(self.categories)).to_numpy()
+        row = int(unknown.arg_max() or 0)
         shown = ", ".join(self.categories[:20]) + (", ..." if len(self.categories) > 20 else "")
-        remedy = "undeclared='other' counts the rest together"
-        if is_empty(column[row]):
-            remedy += f", {EMPTY_REMEDY}"
-        elif any("," in name for name in self.categories) or "," in str(column[row]):
-            remedy += "; a category with a comma is given in quotes"
+        if empty[row]:
+            remedy = EMPTY_REMEDY
+            if self.undeclared == "other":
+                remedy += f", missing={OTHER!r} counts them as {OTHER}"
+        else:
+            remedy = "undeclared='other' counts the rest together"
+            if any("," in name for name in self.categories) or "," in str(column[row]):
+                remedy += "; a category with a comma is given in quotes"
         raise RowRefused(
             where=table.where(row),
             column=self.by,

@@ -45,7 +45,9 @@ def lock(witness: Witness, seals: StoreSeals, row: StreamRow, *, even_if_old: bo
     if found is None:
         if row.generation > 0 and not even_if_old:
             raise StoreOutdated(
-                name=row.name, found=f"was opened {row.generation} times", known="its witness has never heard of it"
+                name=row.name,
+                found=f"is at opening {row.generation:,}",
+                known="its witness has never heard of it",
             )
         record = Record(seals.name_digest(row.name), row.tag, 0, 0)
         found = witness.add(record), record
@@ -75,7 +77,7 @@ def check_age(row: StreamRow, record: Record) -> None:
     if not record.generation <= row.generation <= record.generation + 1:
         raise StoreOutdated(
             name=row.name,
-            found=f"was opened {row.generation} times",
+            found=f"is at opening {row.generation:,}",
             known=f"its witness counted {record.generation}",
         )
     if row.t < record.last:

@@ -289,7 +289,7 @@ def _lag(row: StreamRow, found: tuple[int, Record] | None) -> str | None:
     if row.t < record.last:
         return f"the file stands at step {row.t:,}, but step {record.last:,} was released before"
     if row.generation < record.generation:
-        return f"the file was opened {row.generation:,} times, but its witness counted {record.generation:,}"
+        return f"the file is at opening {row.generation:,}, but its witness counted {record.generation:,}"
     if row.ingests < record.ingests:
         return f"rows were ingested {record.ingests:,} times, but the file knows of {row.ingests:,}"
     return None
