@@ -362,7 +362,7 @@ def _total(parts: list[NDArray[np.int64]], shape: tuple[int, ...]) -> NDArray[np
     total = np.zeros((max(map(len, parts), default=0), *shape), dtype=np.int64)
     largest = [int(np.abs(part).max(initial=0)) for part in parts]
     if sum(largest) > FARTHEST:  # of whole numbers without limits: what follows cannot pass 2^63 unseen
-        raise InputOutOfBound(given=sum(largest), least=-FARTHEST, most=FARTHEST, what="every entry of a step's total")
+        raise InputOutOfBound(given=None, least=-FARTHEST, most=FARTHEST, what="every entry of a step's total")
     for part in parts:
         total[: len(part)] += part
     return total

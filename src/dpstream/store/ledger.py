@@ -144,8 +144,11 @@ def add_tallies(table: NDArray[np.int64], first: int, more: NDArray[np.int64], s
     total = before + more  # sums that do not fit wrap, and are found by their sign
     if (((before ^ total) & (more ^ total)) < 0).any():
         least, most = settings.input_range
-        raise InputOutOfBound(given=int(more.max()), least=least, most=most, what="every entry of a step's total")
-    settings.check_rows(total[:, :-1].reshape(len(total), *settings.shape))
+        raise InputOutOfBound(given=None, least=least, most=most, what="every entry of a step's total")
+    try:
+        settings.check_rows(total[:, :-1].reshape(len(total), *settings.shape))
+    except InputOutOfBound as error:
+        raise error.without_number() from None
     table[first : first + len(more)] = total
 
 
