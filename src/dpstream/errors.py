@@ -306,24 +306,33 @@ class InputNotFinite(_ErrorWithFields, ValueError):
 
 
 class InputOutOfBound(_ErrorWithFields, ValueError):
-    """A step's input is larger than was declared, or negative where only counts are allowed."""
+    """A step's input is larger than was declared, or negative where only counts are allowed.
 
-    given: float
+    `given` is what the caller gave; None where it was added to what the stream holds, since a sum is true data.
+    """
+
+    given: float | None
     least: float
     most: float
     what: str
 
     def describe(self) -> str:
-        refused = f"{self.what} of a step's input must be from {self.least:g} to {self.most:g}, got {self.given!r}"
+        got = "" if self.given is None else f", got {self.given!r}"
+        refused = f"{self.what} of a step's input must be from {self.least:g} to {self.most:g}{got}"
         advice = ". If a step may add up to more, build the stream with a larger per_step"
-        return f"{refused}; nothing was added{advice if self.given > self.most else ''}"
+        return f"{refused}; nothing was added{advice if self.given is None or self.given > self.most else ''}"
+
+    def without_number(self) -> InputOutOfBound:
+        """Return the same without what was found, which is a sum of data that others gave."""
+        return type(self)(given=None, least=self.least, most=self.most, what=self.what)
 
 
 class NameCountOutOfBound(InputOutOfBound):
     """A name's count is negative, larger than sums can hold, or not one that so many people can have brought."""
 
     def describe(self) -> str:
-        return f"{self.what} must be from {self.least:,} to {self.most:,}, got {self.given:,}; nothing was added"
+        got = "" if self.given is None else f", got {self.given:,}"
+        return f"{self.what} must be from {self.least:,} to {self.most:,}{got}; nothing was added"
 
 
 # -- the durable store ------------------------------------------------------------------------------------------------

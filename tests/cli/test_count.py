@@ -267,7 +267,7 @@ def test_nothing_is_released_before_a_step_has_ended(tmp_path, name):
     usual = (path, "--time", "when", "--rho", 1, "--unbounded", "--through", "now")
     result = count(*usual, "--output", out, "--plot", tmp_path / "out.png")
     assert result.exit_code == 0, result.output
-    assert "2 rows read; 0 steps released." in result.stderr
+    assert "2 rows read (not for publication); 0 steps released." in result.stderr
     read = {"out.csv": pl.read_csv, "out.jsonl": None, "out.parquet": pl.read_parquet}[name]
     assert out.read_bytes() == b"" if read is None else read(out).height == 0
     result = count(*usual, "--as", "table")

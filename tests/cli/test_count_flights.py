@@ -72,7 +72,7 @@ def check(store, files, arguments, reference, last, rows):
     assert values == releases.reshape(-1).tolist()
     again = count(*files, *arguments)
     assert (again.exit_code, again.stdout) == (0, last)
-    assert f"{rows} rows read; 0 steps released." in again.stderr
+    assert f"{rows} rows read (not for publication); 0 steps released." in again.stderr
     assert again.stderr.count("warning") == (1 if rows else 3)  # the end, and two files that were counted before
 
 

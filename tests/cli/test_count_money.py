@@ -34,7 +34,7 @@ def test_clipped_rows_are_counted_and_said(here):  # noqa: F811
     assert "warning: 1 row with an amount outside -200.00 to 200.00 counts as the nearer of the two" in " ".join(
         result.stderr.split()
     )
-    assert "do not publish it" in " ".join(result.stderr.split())
+    assert "Not for publication." in " ".join(result.stderr.split())
     unclipped = count("sales.csv", *DAYS, "--value", "amount", "--unit", "0.01", "--per-person", "300", "--clip")
     assert "outside" not in unclipped.stderr
 

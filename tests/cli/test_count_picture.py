@@ -272,6 +272,10 @@ def test_what_the_mouse_is_told(tmp_path):
     assert not any("true" in str(trace.get("name")) for trace in [bar, *rest])
     with_truth = ReleasePicture(released(38), "1w", truth=np.arange(38))
     assert any("true" in str(trace.get("name")) for trace in traces(page_of(with_truth, tmp_path)))
+    limited = ReleasePicture(released(38), "1w", truth=np.arange(38), limit="At most 3 rows of each person.")
+    names = {str(trace.get("name")) for trace in traces(page_of(limited, tmp_path))}
+    assert "counted rows (not for publication)" in names
+    assert not any("true" in name for name in names)
     lines = traces(page_of(ReleasePicture(released(38, ["a", "<b>"]), "1w"), tmp_path))
     assert {trace["name"] for trace in lines if "name" in trace} == {"a", "<b>"}
     assert any("&lt;b&gt;<br>" in trace["text"][0] for trace in lines if trace.get("text"))

@@ -93,7 +93,7 @@ REFUSED = {
     "a step too large": (
         "when,n\n" + 3 * "2026-01-01,2147483648\n",
         (*DAILY, *RHO, "--unbounded", "--value", "n", "--per-person", "2147483648"),
-        "adds up to 6,442,450,944, but one step holds from",
+        "what a step adds up to must be from",
     ),
     "horizon": (
         GOOD,

@@ -29,7 +29,7 @@ def test_empty_cells(here):  # noqa: F811
     assert totals("--missing", "skip", *WARDS) == [2, 1, 1]
     assert totals("--missing", "skip", *WARDS, *SUM) == [1, 2, 5]
     words = said("--missing", "skip", *WARDS, *SUM)
-    assert "6 rows read; 3 steps released." in words
+    assert "6 rows read (not for publication); 3 steps released." in words
     for column in ("when", "ward", "n"):
         assert f"1 row with an empty cell in {column!r} is not counted (--missing skip)." in words
     refused(count("log.csv", *DAYS), "line 4, column 'when': expected a timestamp of the form yyyy-mm-dd, got an empty"

@@ -221,7 +221,10 @@ def test_how_many_were_dropped_is_withheld_or_private(folder, monkeypatch):
         in said
     )
     said = " ".join(count(*usual, "--report-dropped", 5000).stderr.split())
-    assert "Users with rows left out (private, ρ = 5000 more): 2, between 2 and 2." in said
+    assert (
+        "Users with rows left out: 2, between 2 and 2 (not for publication: this run spent ρ = 5000 more on it)."
+        in said
+    )
 
 
 def test_a_store_whose_people_were_touched_counts_no_further(folder):
@@ -287,7 +290,7 @@ def test_rows_that_came_after_the_check_are_checked(folder):
     settings = run.open()
     for _ in range(settings.input_range[1] // 2**40):
         run.tally.take(Table(frame, str))
-    with pytest.raises(SourceDamaged, match="adds up to"):
+    with pytest.raises(SourceDamaged, match="what a step adds up to must be from"):
         next(run.release(1))
 
 

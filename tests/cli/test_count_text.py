@@ -68,7 +68,7 @@ warning: the first step (2026-01-01) was taken from the data: it shows when the
 first person came. --from avoids that.
 warning: the last step (2026-01-15) was taken from the data: it shows when the
 last person came. --through avoids that.
-300 rows read; 15 steps released.
+300 rows read (not for publication); 15 steps released.
 The noise of this run is not kept (--store keeps it): publish the result of one
 run only."""
     )
@@ -102,7 +102,7 @@ with several rows: --user and --max-contributions).
 Noise: at most ±0 (95 %).
 warning: ε = 5000 protects hardly anybody: ε = 1 is a usual choice, and 10 is
 much.
-300 rows read; 3 steps released.
+300 rows read (not for publication); 3 steps released.
 The noise of this run is not kept (--store keeps it): publish the result of one
 run only."""
     )
@@ -120,7 +120,7 @@ Budget ε = 1, δ = 1e-06 for all releases together protects every user. At most
 rows of each person in the whole stream are counted, so figures fall behind as
 people use up their limit.
 Noise: at most ±66 (95 %).
-300 rows read; 15 steps released.
+300 rows read (not for publication); 15 steps released.
 Rows beyond 3 of each user are not counted. Their number is not shown, because
 it is a figure about people (--report-dropped spends budget on it).
 The noise of this run is not kept (--store keeps it): publish the result of one
@@ -137,7 +137,7 @@ Mechanism: GrowingSmooth, the best known without a last step.
 Budget ε = 1 for all releases together protects every single row (for people
 with several rows: --user and --max-contributions).
 Noise: at most ±48 (95 %).
-300 rows read; 15 steps released.
+300 rows read (not for publication); 15 steps released.
 Written: out.csv
 The noise of this run is not kept (--store keeps it): publish the result of one
 run only."""
@@ -146,13 +146,13 @@ run only."""
 
 def test_the_second_run(visits):
     _, said = visits(f"{TREE} --from 2026-01-01 --through 2026-01-15 --store visits.db")
-    assert said.splitlines()[-1] == "300 rows read; 15 steps released."
+    assert said.splitlines()[-1] == "300 rows read (not for publication); 15 steps released."
     _, said = visits(f"{TREE} --from 2026-01-01 --through 2026-01-15 --store visits.db")
     assert said.splitlines()[-4:] == [
-        "0 rows read; 0 steps released.",
+        "0 rows read (not for publication); 0 steps released.",
         "15 steps were released in earlier runs.",
         "warning: visits.csv was counted before (its content is the same): nothing of it",
-        "was counted again.",
+        "was counted again. Not for publication.",
     ]
 
 

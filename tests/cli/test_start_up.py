@@ -148,7 +148,7 @@ def test_without_rows_what_has_ended_is_released(tmp_path):
         0,
         ["2,2026-01-02,2,0.0,2,2", "3,2026-01-03,2,0.0,2,2"],
     )
-    assert "0 rows read; 2 steps released." in found.stderr
+    assert "0 rows read (not for publication); 2 steps released." in found.stderr
 
 
 @pytest.mark.heavy

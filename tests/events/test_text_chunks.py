@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dpstream.errors import SourceDamaged
 from dpstream.events import text_chunks
+from dpstream.events.tables import tables
 from dpstream.events.text_chunks import chunks
 
 CELL = st.text(alphabet='ab,"\n\r é', max_size=6)
@@ -123,3 +124,41 @@ def test_a_field_longer_than_pythons_reader_takes_still_has_a_place():
     assert found.line(0) == 2
     assert found.damage() is None
     assert csv.field_size_limit() == limit
+
+
+def rows_with_quotes(opened, closed, *, rows=1000):
+    """Return a log whose free text has one stray quote at the beginning of a cell and another at the end of a later."""
+    texts = {opened: '"5 inches', closed: '5"'}
+    lines = [f"2026-01-{1 + i % 28:02},p{i},{texts.get(i, 'a note')}\n" for i in range(rows)]
+    return ("when,who,note\n" + "".join(lines)).encode()
+
+
+def read(tmp_path, content, columns=("when",)):
+    path, notes = tmp_path / "log.csv", []
+    path.write_bytes(content)
+    frames = [table.frame for table in tables([str(path)], columns, note=notes.append)]
+    return sum(frame.height for frame in frames), notes
+
+
+def test_a_pair_of_stray_quotes_swallows_no_rows_without_a_word(tmp_path):
+    """The column of free text is not read; before, 600 of 1,000 rows were counted and nothing was said."""
+    with pytest.raises(SourceDamaged, match=r"log.csv, line 202: a quoted cell begins here and has 401 lines"):
+        read(tmp_path, rows_with_quotes(200, 600))
+    rows, notes = read(tmp_path, rows_with_quotes(200, 204))
+    assert rows == 996
+    assert len(notes) == 1
+    assert "line 202: a quoted cell has 5 lines, which count as one row" in notes[0]
+
+
+def test_cells_of_several_lines(tmp_path, monkeypatch):
+    """Line breaks, commas and doubled quotes in a cell are text; the longest cell is found wherever pieces end."""
+    long = "\n".join(["x, y", 'a ""quote""', "", *["z"] * 17])
+    content = f'when,note\n2026-01-01,"{long}"\n2026-01-02,"b\nc"\n2026-01-03,d\n'.encode()
+    rows, notes = read(tmp_path, content)
+    assert rows == 3
+    assert [note.split(": ", 1)[1].split(",")[0] for note in notes] == ["a quoted cell has 20 lines"]
+    with pytest.raises(SourceDamaged, match="line 2: a quoted cell begins here and has 21 lines"):
+        read(tmp_path, content.replace(b"z\n", b"z\nz\n", 1))
+    monkeypatch.setattr(text_chunks, "CHUNK_BYTES", 16)
+    assert read(tmp_path, content)[0] == 3
+    assert read(tmp_path, b'"when",note\n2026-01-01,"plain"\n') == (1, [])

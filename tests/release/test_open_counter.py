@@ -150,7 +150,7 @@ def test_events_are_limited_and_then_counted(per_name):
             arrivals[name] = arrivals.get(name, 0) + first
         assert made.add_events(people, names) == plain.add(counts, **({"people": arrivals} if per_name > 1 else {}))
     assert made.dropped == limit.dropped > 100
-    assert "More of anyone is dropped here" in made.describe()
+    assert "of each person in the whole stream are counted" in made.describe()
 
 
 def test_counts_come_in_several_forms():

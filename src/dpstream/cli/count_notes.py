@@ -78,7 +78,7 @@ class Notes:
         run = self._run
         tally, options = run.tally, run.options
         released = run.published - run.seen
-        self.note(f"{number(tally.rows_read, 'row')} read; {number(released, 'step')} released.")
+        self.note(f"{number(tally.rows_read, 'row')} read (not for publication); {number(released, 'step')} released.")
         if run.seen:
             self.note(f"{number(run.seen, 'step')} {'was' if run.seen == 1 else 'were'} released in earlier runs.")
         self._say(found_afterwards(run))
@@ -186,5 +186,6 @@ class Notes:
         users = one.add(people.limit.people_over)
         _, _, low, high = one.estimate(self._run.options.confidence)
         self.note(
-            f"Users with rows left out (private, ρ = {report_dropped:g} more): {users:,}, between {low:,} and {high:,}."
+            f"Users with rows left out: {users:,}, between {low:,} and {high:,} (not for publication: this run spent"
+            f" ρ = {report_dropped:g} more on it)."
         )

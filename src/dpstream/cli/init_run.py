@@ -264,6 +264,7 @@ def somebody_to_ask() -> bool:
 
 
 def _show(console: Console, found: Guess) -> None:
+    say(console, "What this command says about the file is for you, not for publication.")
     for sentence in found.recognised:
         say(console, words_in_options(sentence, OPTIONS))
     say(console, f"Columns: {', '.join(found.columns)} ({number(found.rows, 'row')} looked at).")

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstream.cli.output import as_text, shown_cell
 from dpstream.cli.page import band, data_link, page
-from dpstream.cli.release_picture import COLOURS, TRUE_COLOUR, TRUE_LABEL, ReleasePicture, capital
+from dpstream.cli.release_picture import COLOURS, TRUE_COLOUR, ReleasePicture, capital
 
 __all__ = ["release_page"]
 
@@ -141,7 +141,7 @@ def _truth(go: Any, picture: ReleasePicture, name: str, at: Any, which: int) -> 
         return []
     true = truth[0][picture.drawn] if which == 0 else truth[1]
     look = {"mode": "markers" if which == 0 else "lines", "marker": {"symbol": "x", "color": TRUE_COLOUR}}
-    return [go.Scatter(x=at, y=true, name=TRUE_LABEL, line={"color": TRUE_COLOUR, "dash": "dot"}, **look)]
+    return [go.Scatter(x=at, y=true, name=picture.true_label, line={"color": TRUE_COLOUR, "dash": "dot"}, **look)]
 
 
 def _said(row: dict[str, Any], name: str, picture: ReleasePicture) -> str:

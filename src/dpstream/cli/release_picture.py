@@ -28,7 +28,6 @@ __all__ = [
     "COLOURS",
     "NOTHING",
     "TRUE_COLOUR",
-    "TRUE_LABEL",
     "ReleasePicture",
     "draw_picture",
     "window_to_draw",
@@ -52,7 +51,7 @@ MOST_LABELS = 6
 _LENGTHS = ("6h", "1d", "1w", "1mo", "1q", "1y")
 _STEPS = (1, 4, 10, 25, 100, 1000, 10_000, 100_000, 10**6)
 NOTHING = "Nothing was released yet."
-TRUE_LABEL, TRUE_COLOUR = "true (not for publication)", "#D55E00"
+TRUE_COLOUR = "#D55E00"
 
 
 @dataclass(frozen=True)
@@ -250,6 +249,11 @@ class ReleasePicture:
         unit = float(self.released.unit)
         return np.asarray((own[self.spans.t - 1] - before[self.spans.since]) * unit), np.asarray(own * unit)
 
+    @property
+    def true_label(self) -> str:
+        """What is drawn beside the releases: of a limited stream only the rows that were counted."""
+        return f"{'counted rows' if self.limit else 'true'} (not for publication)"
+
     def _of(self, frame: pl.DataFrame, name: str) -> pl.DataFrame:
         return frame if not self.released.names else frame.filter(pl.col("category") == name)
 
@@ -381,7 +385,7 @@ def _draw_windows(axes: Axes, picture: ReleasePicture, i: int, name: str) -> Non
             axes.fill_between(at[:0], [], [], color="#666666", alpha=0.3, linewidth=0, label=f"{sure} band")
     truth = picture.true_values(name)
     if truth is not None:
-        label = TRUE_LABEL if i == len(picture.names) - 1 else None
+        label = picture.true_label if i == len(picture.names) - 1 else None
         axes.plot(at, truth[0][drawn], "x", color=TRUE_COLOUR, markersize=6, markeredgewidth=1.8, label=label)
 
 

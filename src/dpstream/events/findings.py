@@ -34,6 +34,10 @@ class Finding(NamedTuple):
     text: str
     warning: bool = True
 
+    def for_the_owner(self) -> Finding:
+        """Return it marked as not for publication: one row may have changed it."""
+        return self._replace(text=f"{self.text} Not for publication.")
+
 
 def found_before(run: CountRun) -> Iterator[Finding]:
     """Yield what is to be said before anything is released."""
@@ -53,7 +57,8 @@ def found_before(run: CountRun) -> Iterator[Finding]:
             " last person came. `through` avoids that."
         )
     if tally.timestamps.recognised is not None:
-        yield Finding(tally.timestamps.recognised, warning=False)
+        # It quotes a timestamp of the data.
+        yield Finding(tally.timestamps.recognised, warning=False).for_the_owner()
     if tally.timestamps.offsets and tally.timestamps.zone is None:
         yield Finding(
             "Timestamps have offsets and there is no `time_zone`: steps are those of UTC. For local days, give a zone,"
@@ -98,7 +103,7 @@ def _gaps(run: CountRun, tally: TimeTally) -> Iterator[Finding]:
     if len(empty) and tally.calendar is not None:
         steps = steps_in_words(tally.calendar, empty)
         they = "it is" if len(empty) == 1 else "they are"
-        yield Finding(f"no rows for {steps}: released as {they}. Which steps have no rows is not for publication.")
+        yield Finding(f"no rows for {steps}: released as {they}.").for_the_owner()
 
 
 def _end(run: CountRun, tally: TimeTally) -> Iterator[Finding]:
@@ -129,7 +134,14 @@ def _end(run: CountRun, tally: TimeTally) -> Iterator[Finding]:
 
 
 def found_afterwards(run: CountRun) -> Iterator[Finding]:
-    """Yield what is to be said after the releases: what was left out, moved, or counted otherwise than it stands."""
+    """Yield what is to be said after the releases: what was left out, moved, or counted otherwise than it stands.
+
+    All of it is true data, for the owner only.
+    """
+    return (finding.for_the_owner() for finding in _found_in_rows(run))
+
+
+def _found_in_rows(run: CountRun) -> Iterator[Finding]:
     tally = run.tally
     for source in run.known:
         yield Finding(f"{source} was counted before: nothing of it was counted again.")
@@ -146,7 +158,7 @@ def found_afterwards(run: CountRun) -> Iterator[Finding]:
         yield Finding(
             f"{number(tally.clipped, 'row')} with an amount outside {least} to {most}"
             f" {'counts' if tally.clipped == 1 else 'count'} as the nearer of the two (`clip`); totals are those of the"
-            " clipped amounts. How many rows it was is a figure about people: do not publish it."
+            " clipped amounts."
         )
 
 

@@ -61,5 +61,5 @@ def said_by_steps(first: int, count: int) -> Iterator[None]:
     except InputOutOfBound as error:
         raise SourceDamaged(
             where=f"one of the steps {first + 1:,} to {first + count:,}",
-            what=f"adds up to {error.given:,}, but one step holds from {error.least:,} to {error.most:,}",
+            what=f"what a step adds up to must be from {error.least:,} to {error.most:,}",
         ) from None

@@ -93,7 +93,7 @@ def tables(
                     columns=columns,
                     note=note,
                 )
-                yield from _lines(pieces, name, columns) if kind == "jsonl" else _records(pieces, name, columns)
+                yield from _lines(pieces, name, columns) if kind == "jsonl" else _records(pieces, name, columns, note)
 
 
 def _open(source: str) -> BinaryIO:
@@ -118,10 +118,23 @@ def _has_fileno() -> bool:
     return True
 
 
-def _records(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iterator[Table]:
+def _records(
+    pieces: Iterator[Chunk], name: str, columns: Sequence[str], note: Callable[[str], object]
+) -> Iterator[Table]:
     """The tables of a CSV or TSV file."""
     names: list[str] = []
+    told = False
     for chunk in pieces:
+        stray = chunk.stray_quote()
+        if stray is not None:
+            raise stray
+        lines, line = chunk.longest_cell
+        if lines > 1 and not told:
+            told = True
+            note(
+                f"{name}, line {line}: a quoted cell has {lines} lines, which count as one row. If the quote is stray,"
+                " rows are missing. Not for publication."
+            )
         options: dict[str, Any] = {"separator": chunk.separator, "infer_schema": False}
         if not names:
             names = _names(chunk, options)

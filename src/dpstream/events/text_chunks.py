@@ -30,6 +30,8 @@ CHUNK_BYTES = 1 << 24
 LOOKED_AT = 1 << 16
 #: A record longer than this is no record: a quote was opened and never closed.
 LONGEST_RECORD = 1 << 28
+#: A quoted cell of more lines than this is taken for a stray quote, which makes one cell of all rows up to the next.
+MOST_CELL_LINES = 20
 #: Bytes that are counted at a time stay in cache.
 COUNTED_BYTES = 1 << 18
 _GZIP = b"\x1f\x8b"
@@ -114,6 +116,34 @@ class Chunk:
         if b'"' in self.text or _count(self.text, separator) != (self.lines + 1) * (width - 1):
             return True
         return width == 1 and (b"\n\n" in self.text or b"\n\r\n" in self.text)
+
+    @cached_property
+    def longest_cell(self) -> tuple[int, int]:
+        """How many lines the longest quoted cell has, and the number of the line where it begins; 1 if none."""
+        if not self.header or b'"' not in self.text:
+            return 1, self.first_line
+        whole = np.frombuffer(self.text, dtype=np.uint8)
+        quotes, breaks = (np.flatnonzero(whole == ord(mark)) for mark in '"\n')
+        # A line break is inside quotes if and only if there is an odd number of them before.
+        inside = np.flatnonzero(np.searchsorted(quotes, breaks) % 2)
+        if not inside.size:
+            return 1, self.first_line
+        begins = np.flatnonzero(np.diff(inside, prepend=-2) > 1)  # of runs of such line breaks
+        lengths = np.diff(begins, append=inside.size)
+        longest = int(lengths.argmax())
+        line = self.first_line - self.header.count(b"\n") + int(inside[begins[longest]])
+        return int(lengths[longest]) + 1, line
+
+    def stray_quote(self) -> SourceDamaged | None:
+        """Why a quoted cell is too long to be one, if there is such a cell: its rows would vanish without a word."""
+        lines, line = self.longest_cell
+        if lines <= MOST_CELL_LINES:
+            return None
+        return self._damaged(
+            line,
+            f"a quoted cell begins here and has {lines:,} lines, but a cell has at most {MOST_CELL_LINES}: a stray"
+            " quote takes the rows after it into one cell. Close the quote, or write it twice",
+        )
 
     def _ragged(self, text: str, before: int, empty_lines: bool) -> SourceDamaged | None:
         records = self._records(text)

@@ -232,15 +232,9 @@ class OpenSums:
 
     def _check_people(self, counts: Numbers, people: Numbers) -> None:
         most = people * self._settings.per_name
-        wrong = np.flatnonzero((counts > most) | (people > counts))
-        if wrong.size:
-            at = int(wrong[0])
-            raise NameCountOutOfBound(
-                given=int(counts[at]),
-                least=int(people[at]),
-                most=int(most[at]),
-                what=f"the total of a name that {int(people[at]):,} people have brought, with this step,",
-            )
+        if ((counts > most) | (people > counts)).any():
+            what = "what a name adds for each person who brought it, over all steps,"
+            raise NameCountOutOfBound(given=None, least=1, most=self._settings.per_name, what=what)
 
 
 def _longer(sums: Numbers, size: int) -> Numbers:

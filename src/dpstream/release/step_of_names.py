@@ -54,7 +54,7 @@ def step_of_names(given: object, index: Mapping[str, int], most: int) -> StepOfN
     step = StepOfNames(rows[known], counts[known], new)
     largest = max(max(new.values(), default=0), _largest_sum(step.rows, step.counts, most))
     if largest > most:
-        raise NameCountOutOfBound(given=largest, least=0, most=most, what="the count of a name")
+        raise NameCountOutOfBound(given=None, least=0, most=most, what="the count of a name")
     return step
 
 

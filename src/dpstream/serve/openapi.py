@@ -8,6 +8,11 @@ import dpstream
 
 __all__ = ["openapi_document"]
 
+_BAR = (
+    "With 95 % confidence the number without noise is from low to high: that of the counted rows. The stream's"
+    " protection says whether a limit per person leaves rows out."
+)
+
 
 def openapi_document(*, ingest: bool = False) -> dict[str, Any]:
     """Return the document, for OpenAPI 3.1; with `ingest` also how events are sent."""
@@ -186,8 +191,8 @@ _SCHEMAS: dict[str, Any] = {
                         "category": {"type": "string"},
                         "value": {"type": "number"},
                         "stddev": {"type": "number"},
-                        "low": {"type": "number"},
-                        "high": {"type": "number"},
+                        "low": {"type": "number", "description": _BAR},
+                        "high": {"type": "number", "description": _BAR},
                     },
                     "required": ["step", "value", "stddev", "low", "high"],
                 },

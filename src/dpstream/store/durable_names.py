@@ -279,9 +279,7 @@ class DurableNames(LeasedStream):
     def _check_cells(self, live: _Live, cells: Cells) -> None:
         """Refuse counts that a step may not hold."""
         if len(cells) and int(cells.counts.max()) > self._settings.most:
-            raise NameCountOutOfBound(
-                given=int(cells.counts.max()), least=0, most=self._settings.most, what="the count of a name"
-            )
+            raise NameCountOutOfBound(given=None, least=0, most=self._settings.most, what="the count of a name")
 
     def _commit(self, moved: StreamRow, content: NamesKept) -> None:
         """Write all tables and the row that says how full they are."""
