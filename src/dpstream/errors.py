@@ -21,7 +21,7 @@ Every error raised on purpose is a `DpstreamError`. Those that stem from a bad a
     · TrainingError
       · TrainingEnded (also a HorizonExceeded), BatchUnexpected, ExampleTooSoon
       · GradientMismatch, GradientNotFinite, ParametersChanged
-      · KeyInUse, KeyOfAnotherRun, TrainingKeyMissing, StepsMissing, StepsReleased
+      · KeyInUse, KeyOfAnotherRun, TrainingKeyMissing, StepsMissing, StepsNotWritten, StepsReleased
     · SettingsError
       · SettingsMissing, SettingsUnreadable, SettingUnknown
     · ReleaseRefused
@@ -504,7 +504,7 @@ class KeyFileDamaged(StoreError):
 class KeyFileExposed(StoreError):
     """A key file that others can read."""
 
-    message = "others can read the master key (mode {mode:04o}); mend it with: chmod 600 {path}"
+    message = "others can read the key file (mode {mode:04o}); mend it with: chmod 600 {path}"
     path: str
     mode: int
 
@@ -761,6 +761,15 @@ class StepsMissing(TrainingError):
     )
     path: str
     found: str
+
+
+class StepsNotWritten(StoreNotWritten, TrainingError):
+    """The count of released steps could not be written, so no step may be released."""
+
+    message = (
+        "{path}, which counts the steps released under the key of a training, could not be written ({reason}); nothing"
+        " was stepped. See that its folder is there, that you may write to it and that its disk has room; then go on"
+    )
 
 
 class StepsReleased(TrainingError):

@@ -157,5 +157,8 @@ def test_bad_arguments():
             FixedBatches(10, wrong)
     with pytest.raises(InvalidArgument, match="at most the number of examples"):
         FixedBatches(3, 4, drop_last=True)
+    with pytest.raises(InvalidArgument, match="each of the 2 workers in every batch, but the smallest has 1"):
+        FixedBatches(7, 3, world=2)
+    assert len(FixedBatches(7, 3, world=2, drop_last=True)) == 2
     with pytest.raises(InvalidArgument, match="indices from 0 to 2"):
         next(iter(BatchOrder([[3]], Participation(), 3)))

@@ -16,8 +16,8 @@ from dpstream.errors import (
     KeyLengthError,
     KeyOfAnotherRun,
     StepsMissing,
+    StepsNotWritten,
     StepsReleased,
-    StoreNotWritten,
     TrainingKeyMissing,
 )
 from dpstream.testing import fixed_key
@@ -143,7 +143,7 @@ def test_a_key_is_neither_copied_nor_pickled(tmp_path):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(StoreNotWritten, match="Nothing was released"):
+    with pytest.raises(StepsNotWritten, match=r"\(No such file or directory\); nothing was stepped"):
         RunKey(tmp_path / "missing" / "run.key", "settings")
 
 

@@ -86,6 +86,11 @@ def test_workers_share_one_key(tmp_path):
     assert not (tmp_path / "not mine").exists()
 
 
+def test_an_example_is_in_no_more_steps_than_is_promised(tmp_path):
+    """The histories of tests/distance, a few of them, by two processes."""
+    two_workers("distance", tmp_path)
+
+
 def test_what_several_workers_cannot_do(tmp_path):
     """Each watches its own share: an example that comes back on another worker would not be noticed."""
     for made in two_workers("refused", tmp_path):

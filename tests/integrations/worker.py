@@ -20,7 +20,8 @@ from torch.utils.data.distributed import DistributedSampler
 import dpstream as dp
 from dpstream.adapters.torch import PrivateGradients
 from dpstream.errors import InvalidArgument, KeyOfAnotherRun, StepsReleased
-from dpstream.testing import fixed_key
+from dpstream.testing import check_distance, fixed_key
+from tests.distance.training import Together
 
 from .training import data, loader, model, private, train, weights
 
@@ -106,6 +107,17 @@ def refused(*_):
     return {**made, "apart": refusal(InvalidArgument, lambda: private(key=KEY))}
 
 
+def distance(rank, _):
+    """One example more or less, for a few histories."""
+    way = Together()
+    if rank == 0:
+        check_distance(way, examples=6)
+        way.end()
+    else:
+        way.follow()
+    return {}
+
+
 def refusal(kind, act):
     with pytest.raises(kind) as caught:
         act()
@@ -118,7 +130,7 @@ if __name__ == "__main__":
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
-    modes = (shards, replicated, sharded, keys, refused)
+    modes = (shards, replicated, sharded, keys, refused, distance)
     made = next(act for act in modes if act.__name__ == mode)(rank, folder)
     torch.save(made, folder / f"{mode}.{rank}")
     distributed.barrier()  # what the other still waits for from here is done

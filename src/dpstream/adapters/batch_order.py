@@ -67,6 +67,14 @@ class FixedBatches:
         self._batches = full if drop_last or not rest else full + 1
         if self._batches == 0:
             raise InvalidArgument("batch_size", batch_size, f"at most the number of examples, {examples}")
+        smallest = rest if rest and not drop_last else self.batch_size
+        if smallest < world:
+            raise InvalidArgument(
+                "batch_size",
+                batch_size,
+                f"one with an example for each of the {world} workers in every batch, but the smallest has {smallest};"
+                " choose another, or drop_last=True",
+            )
         self.shuffle(seed)
 
     def shuffle(self, seed: int | None) -> None:

@@ -24,13 +24,13 @@ from dpstream.errors import (
     KeyInUse,
     KeyOfAnotherRun,
     StepsMissing,
+    StepsNotWritten,
     StepsReleased,
     TrainingKeyMissing,
 )
 from dpstream.noise.keystream import check_key, fresh_key
 from dpstream.operating_system.durability import synchronise_file, synchronise_folder
 from dpstream.operating_system.locks import lock_file, require_locks
-from dpstream.store.files import os_error_as_store_error
 from dpstream.store.master_key import read_key_file, write_key_file
 
 __all__ = ["RunKey", "WorkerKey", "steps_path"]
@@ -182,7 +182,7 @@ class RunKey:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise os_error_as_store_error(error, self._path) from error
+            raise StepsNotWritten(path=str(self._path), reason=error.strerror or type(error).__name__) from error
         self._steps = os.fdopen(descriptor, "r+b", buffering=0)
         weakref.finalize(self, self._steps.close)  # ends the lock with this object at the latest
         try:
@@ -215,5 +215,5 @@ class RunKey:
             os.pwrite(self._steps.fileno(), f"{VERSION} {self._digest} {steps:020d}\n".encode(), 0)
             synchronise_file(self._steps.fileno())
         except OSError as error:
-            raise os_error_as_store_error(error, self._path) from error
+            raise StepsNotWritten(path=str(self._path), reason=error.strerror or type(error).__name__) from error
         self._written = steps
