@@ -23,7 +23,7 @@ from dpstream.events.table import Table, check_columns
 from dpstream.events.text_chunks import Chunk, chunks
 from dpstream.events.waiting_reader import interruptible
 
-__all__ = ["STDIN", "Table", "tables"]
+__all__ = ["STDIN", "Table", "records", "tables"]
 
 #: Rows of a table that comes from Parquet.
 PARQUET_ROWS = 1 << 20
@@ -100,7 +100,7 @@ def tables(
                     columns=columns,
                     note=note,
                 )
-                yield from _lines(pieces, name, columns) if kind == "jsonl" else _records(pieces, name, columns)
+                yield from _lines(pieces, name, columns) if kind == "jsonl" else records(pieces, name, columns)
 
 
 def _open(source: str, idle: Callable[[], float | None] | None) -> BinaryIO:
@@ -125,8 +125,8 @@ def _has_fileno() -> bool:
     return True
 
 
-def _records(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iterator[Table]:
-    """The tables of a CSV or TSV file."""
+def records(pieces: Iterator[Chunk], name: str, columns: Sequence[str]) -> Iterator[Table]:
+    """Yield the tables of text with a header: of a CSV or TSV file, or of what was sent as such."""
     names: list[str] = []
     for chunk in pieces:
         options: dict[str, Any] = {"separator": chunk.separator, "infer_schema": False}
