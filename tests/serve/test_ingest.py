@@ -119,6 +119,9 @@ def test_rates_are_limited(path, clock, monkeypatch):
         assert [server.post([EVENT], f"{i}").status_code for i in (2, 3)] == [200, 429]
         wrong = [server.post([EVENT], f"{i}", token="no").status_code for i in range(4)]  # noqa: S106
         assert wrong == [401, 401, 401, 429]
+        # Whoever says that the request came from elsewhere is not believed.
+        hidden = [server.post([EVENT], f"{i}", token="no", **{"x-forwarded-for": f"192.0.2.{i}"}) for i in range(3)]  # noqa: S106
+        assert [answer.status_code for answer in hidden] == [429, 429, 429]
 
 
 def test_steps_close_by_the_clock_and_late_rows_are_said(server, clock, monkeypatch):

@@ -4,6 +4,7 @@ import html
 import io
 import json
 import re
+import socket
 from html.parser import HTMLParser
 
 import numpy as np
@@ -14,6 +15,7 @@ import dpstream as dp
 from dpstream.events.stored_stream import StoredStream
 from dpstream.events.window_figures import window_figures
 from dpstream.mechanisms import SmoothBinary
+from dpstream.serve.content import HEADERS
 from dpstream.serve.figures import Figures
 from dpstream.serve.shown_stream import slug_of
 from dpstream.store import PublishedStore
@@ -176,6 +178,27 @@ def test_tags_and_headers(served, address):
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "access-control-allow-origin" not in answer.headers
         assert "server" not in answer.headers
+
+
+def test_headers_of_answers_that_go_wrong(path, monkeypatch):
+    """Those that the application fails to make, and those that never reach it, have them, too; each once."""
+
+    def fail(*_, **__):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("dpstream.serve.app.overview_page", fail)
+    with Served(path) as server:
+        answers = [server.get("/"), server.get("/api/streams/visits/releases"), server.get("/api/streams/")]
+        assert [answer.status_code for answer in answers] == [500, 200, 404]
+        assert "location" not in answers[2].headers
+        for answer in answers:
+            for name, value in HEADERS.items():
+                assert answer.headers.get_list(name) == [value]
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+            connection.sendall(b"hello\r\n\r\n")
+            malformed = connection.recv(4096).decode()
+    assert malformed.startswith("HTTP/1.1 400 ")
+    assert all(f"{name}: {value}\r\n" in malformed for name, value in HEADERS.items())
 
 
 @pytest.mark.parametrize(
