@@ -156,6 +156,42 @@ def test_a_clock_that_jumps_for_a_moment_closes_nothing(server, clock):
     assert len(server.get("/api/streams/visits/releases").json()["releases"]) == 1
 
 
+def test_a_clock_that_is_wrong_at_the_start_closes_nothing(path, clock, capfd, monkeypatch):
+    """Six hours ahead, as after a boot without a network; then somebody corrects it."""
+    token = begin(path)
+    clock(AT + dt.timedelta(hours=6))
+    with Ingesting(path, token) as server:
+        assert server.post([EVENT], "one").json()["late"] == 0
+        assert server.post([EVENT], "two").json()["late"] == 0
+        assert len(server.get("/api/streams/visits/releases").json()["releases"]) == 1
+        clock(AT)
+        assert server.post([EVENT], "three").json()["late"] == 0
+        clock(AT + dt.timedelta(hours=6))  # if it stays so it is believed
+        monkeypatch.setattr(steady_clock, "PROOF_SECONDS", 0.0)
+        for _ in range(1000):
+            found = [row["value"] for row in server.get("/api/streams/visits/releases").json()["releases"]]
+            if len(found) == 6:
+                break
+            time.sleep(0.01)
+        assert found == [0, 0, 0, 0, 0, 3]
+    told = capfd.readouterr().err
+    assert told.count("visits: steps that ended more than 5 minutes ago are not released yet") == 1
+    assert "The clock was set to 2026-01-01 00:30:00 UTC soon after the start." in told
+
+
+def test_steps_that_ended_just_now_close_at_once(path, clock):
+    """A server that is started again goes on where it was."""
+    token = begin(path)
+    clock(AT + dt.timedelta(minutes=94))
+    with Ingesting(path, token) as server:
+        for _ in range(1000):
+            if len(server.get("/api/streams/visits/releases").json()["releases"]) == 2:
+                break
+            time.sleep(0.01)
+        else:
+            raise AssertionError("the step is not released")
+
+
 def test_a_full_disk_is_503_and_nothing_is_lost(server, path, monkeypatch):
     really = StreamIngest.take
 
@@ -191,8 +227,9 @@ def test_more_people_than_there_is_room_for_stop_the_stream(path, clock):
     assert counted(path, 5) == 3
 
 
-def test_streams_that_are_over_say_so(path, clock):
+def test_streams_that_are_over_say_so(path, clock, monkeypatch):
     """410 for one whose last step has closed, 409 for one that was ended and one that takes no events."""
+    monkeypatch.setattr(steady_clock, "PROOF_SECONDS", 0.0)
     tokens = {"short": begin(path, "short", horizon=2), "over": begin(path, "over")}
     with dp.Store(path) as store:
         store.retire("over")
