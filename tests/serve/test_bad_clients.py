@@ -2,9 +2,16 @@
 
 import random
 import socket
+import struct
+import threading
+import time
 
 import httpx
 import pytest
+
+from dpstream.store import PublishedStore
+
+from .conftest import Served
 
 
 def talk(served, sent, size=4096):
@@ -48,6 +55,27 @@ def test_whoever_never_reads_or_stays_away_halfway_stops_nobody(served):
     finally:
         for connection in idle:
             connection.close()
+
+
+def test_a_client_that_resets_leaves_no_traceback(made, monkeypatch, capfd):
+    """Three requests at once, and gone after the first is answered: the second is answered to nobody."""
+    asked, calls = threading.Event(), iter(range(3))
+
+    def check(_):
+        if next(calls) == 1:
+            asked.set()
+            while server._server.server_state.connections:
+                time.sleep(0.01)
+
+    monkeypatch.setattr(PublishedStore, "check", check)
+    with Served(made / "counts.db") as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+            assert asked.wait(60)
+        while server._server.server_state.tasks:
+            time.sleep(0.01)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_strange_queries_are_answered(served):

@@ -119,6 +119,9 @@ def test_rates_are_limited(path, clock, monkeypatch):
         assert [server.post([EVENT], f"{i}").status_code for i in (2, 3)] == [200, 429]
         wrong = [server.post([EVENT], f"{i}", token="no").status_code for i in range(4)]  # noqa: S106
         assert wrong == [401, 401, 401, 429]
+        # Whoever says that the request came from elsewhere is not believed.
+        hidden = [server.post([EVENT], f"{i}", token="no", **{"x-forwarded-for": f"192.0.2.{i}"}) for i in range(3)]  # noqa: S106
+        assert [answer.status_code for answer in hidden] == [429, 429, 429]
 
 
 def test_steps_close_by_the_clock_and_late_rows_are_said(server, clock, monkeypatch):
@@ -151,6 +154,42 @@ def test_a_clock_that_jumps_for_a_moment_closes_nothing(server, clock):
     clock(AT)
     assert server.post([EVENT], "again").json()["late"] == 0
     assert len(server.get("/api/streams/visits/releases").json()["releases"]) == 1
+
+
+def test_a_clock_that_is_wrong_at_the_start_closes_nothing(path, clock, capfd, monkeypatch):
+    """Six hours ahead, as after a boot without a network; then somebody corrects it."""
+    token = begin(path)
+    clock(AT + dt.timedelta(hours=6))
+    with Ingesting(path, token) as server:
+        assert server.post([EVENT], "one").json()["late"] == 0
+        assert server.post([EVENT], "two").json()["late"] == 0
+        assert len(server.get("/api/streams/visits/releases").json()["releases"]) == 1
+        clock(AT)
+        assert server.post([EVENT], "three").json()["late"] == 0
+        clock(AT + dt.timedelta(hours=6))  # if it stays so it is believed
+        monkeypatch.setattr(steady_clock, "PROOF_SECONDS", 0.0)
+        for _ in range(1000):
+            found = [row["value"] for row in server.get("/api/streams/visits/releases").json()["releases"]]
+            if len(found) == 6:
+                break
+            time.sleep(0.01)
+        assert found == [0, 0, 0, 0, 0, 3]
+    told = capfd.readouterr().err
+    assert told.count("visits: steps that ended more than 5 minutes ago are not released yet") == 1
+    assert "The clock was set to 2026-01-01 00:30:00 UTC soon after the start." in told
+
+
+def test_steps_that_ended_just_now_close_at_once(path, clock):
+    """A server that is started again goes on where it was."""
+    token = begin(path)
+    clock(AT + dt.timedelta(minutes=94))
+    with Ingesting(path, token) as server:
+        for _ in range(1000):
+            if len(server.get("/api/streams/visits/releases").json()["releases"]) == 2:
+                break
+            time.sleep(0.01)
+        else:
+            raise AssertionError("the step is not released")
 
 
 def test_a_full_disk_is_503_and_nothing_is_lost(server, path, monkeypatch):
@@ -188,8 +227,9 @@ def test_more_people_than_there_is_room_for_stop_the_stream(path, clock):
     assert counted(path, 5) == 3
 
 
-def test_streams_that_are_over_say_so(path, clock):
+def test_streams_that_are_over_say_so(path, clock, monkeypatch):
     """410 for one whose last step has closed, 409 for one that was ended and one that takes no events."""
+    monkeypatch.setattr(steady_clock, "PROOF_SECONDS", 0.0)
     tokens = {"short": begin(path, "short", horizon=2), "over": begin(path, "over")}
     with dp.Store(path) as store:
         store.retire("over")

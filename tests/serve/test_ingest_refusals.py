@@ -47,7 +47,7 @@ def shared(tmp_path_factory):
         (b"[" * 1500, {}, 422, "EventsUnreadable", "JSON"),
         (b'[{"when": NaN}]', {}, 422, "EventsUnreadable", "NaN"),
         ([{"when": {"a": 1}}], {}, 422, "EventsUnreadable", "a text, a number or null"),
-        (b"a,b\n1,2,3\n", {"kind": "text/csv"}, 422, "EventsUnreadable", "CSV"),
+        (b"when,b\n1,2,3\n", {"kind": "text/csv"}, 422, "EventsUnreadable", "CSV"),
         (b"", {"kind": "text/csv"}, 422, "EventsUnreadable", "CSV"),
         ([{"who": "x"}], {}, 422, "ColumnMissing", "'when'"),
         ([EVENT, EVENT | {"when": "yesterday"}], {}, 422, "RowRefused", "row 2"),

@@ -4,6 +4,7 @@ import html
 import io
 import json
 import re
+import socket
 from html.parser import HTMLParser
 
 import numpy as np
@@ -14,7 +15,9 @@ import dpstream as dp
 from dpstream.events.stored_stream import StoredStream
 from dpstream.events.window_figures import window_figures
 from dpstream.mechanisms import SmoothBinary
+from dpstream.serve.content import HEADERS
 from dpstream.serve.figures import Figures
+from dpstream.serve.openapi import openapi_document
 from dpstream.serve.shown_stream import slug_of
 from dpstream.store import PublishedStore
 
@@ -178,6 +181,27 @@ def test_tags_and_headers(served, address):
         assert "server" not in answer.headers
 
 
+def test_headers_of_answers_that_go_wrong(path, monkeypatch):
+    """Those that the application fails to make, and those that never reach it, have them, too; each once."""
+
+    def fail(*_, **__):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr("dpstream.serve.app.overview_page", fail)
+    with Served(path) as server:
+        answers = [server.get("/"), server.get("/api/streams/visits/releases"), server.get("/api/streams/")]
+        assert [answer.status_code for answer in answers] == [500, 200, 404]
+        assert "location" not in answers[2].headers
+        for answer in answers:
+            for name, value in HEADERS.items():
+                assert answer.headers.get_list(name) == [value]
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+            connection.sendall(b"hello\r\n\r\n")
+            malformed = connection.recv(4096).decode()
+    assert malformed.startswith("HTTP/1.1 400 ")
+    assert all(f"{name}: {value}\r\n" in malformed for name, value in HEADERS.items())
+
+
 @pytest.mark.parametrize(
     ("address", "status", "words"),
     [
@@ -248,6 +272,8 @@ def test_the_document_names_what_is_there(served):
     for address in document["paths"]:
         if "events-stream" not in address:
             assert served.get(address.replace("{name}", "visits")).status_code == 200
+    table = openapi_document(ingest=True)["paths"]["/api/streams/{name}/events"]["post"]["requestBody"]["content"]
+    assert table["text/csv"]["schema"]["minLength"] == 1  # without a header it is refused
     first = served.get("/api/streams/visits/releases?to=1").json()["releases"][0]
     listed = document["components"]["schemas"]["Releases"]["properties"]["releases"]["items"]["properties"]
     assert set(first) <= set(listed)

@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import dpstream
 from dpstream.cli.option_words import in_options
+from dpstream.cli.printable import printable
 from dpstream.errors import DpstreamError
 
 __all__ = [
@@ -225,7 +226,7 @@ def refuse(command: str, message: str) -> None:
     from rich.text import Text
 
     text = " ".join(message.split()).encode("utf-8", "backslashreplace").decode("utf-8")
-    Console(stderr=True, soft_wrap=True).print(Text.assemble((f"{command}: ", "bold red"), text))
+    Console(stderr=True, soft_wrap=True).print(Text.assemble((f"{command}: ", "bold red"), printable(text)))
 
 
 def _name(ctx: Any) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 from dpstream.budget import zcdp
 from dpstream.cli.budget_options import budget_in_words
 from dpstream.cli.option_words import words_in_options
+from dpstream.cli.printable import printable
 from dpstream.cli.store_open import promised
 from dpstream.cli.whole_command import OPTIONS
 from dpstream.events.counting import CountRun
@@ -44,11 +45,11 @@ class Notes:
     def note(self, text: str) -> None:
         """Print a note; --quiet silences it."""
         if not self._quiet:
-            self._console.print(Text(text))
+            self._console.print(Text(printable(text)))
 
     def warn(self, text: str) -> None:
         """Print a warning; --quiet does not silence it."""
-        self._console.print(Text.assemble(("warning: ", "bold yellow"), text))
+        self._console.print(Text.assemble(("warning: ", "bold yellow"), printable(text)))
 
     def recognised(self, sentence: str) -> None:
         """Keep what was recognised in a file, to be said once the file is found in order: an error is one line."""

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from dpstream.cli.printable import printable
 from dpstream.cli.targets import NotWritten, Target, check_target
 from dpstream.errors import InvalidArgument
 from dpstream.events.number_words import number
@@ -61,7 +62,7 @@ _SUFFIXES: dict[str, Form] = {
 
 def say(console: Console, text: str, style: str = "") -> None:
     """Print a sentence: wrapped between words on a terminal, in one line where another program reads it."""
-    console.print(Text(text, style), soft_wrap=not console.is_terminal, highlight=False)
+    console.print(Text(printable(text), style), soft_wrap=not console.is_terminal, highlight=False)
 
 
 def narrow_table(headings: Sequence[str], *, title: str | None = None, words: Sequence[str] = ()) -> Table:
@@ -81,10 +82,13 @@ def narrow_table(headings: Sequence[str], *, title: str | None = None, words: Se
 
 
 def show_table(console: Console, table: Table) -> None:
-    """Print a table with whole cells: in a terminal that is too narrow lines run over, but no digit is lost."""
-    needed = Console(width=1000).measure(table).maximum
+    """Print a table with whole cells: in a terminal that is too narrow lines run over, but no digit is lost.
+
+    Cells are text: a name such as [red] is no instruction.
+    """
+    needed = Console(width=1000, markup=False).measure(table).maximum
     wide = console if needed <= console.width else Console(file=console.file, width=needed, soft_wrap=True)
-    wide.print(table)
+    wide.print(table, markup=False)
 
 
 def progress_bar() -> Progress:
@@ -257,12 +261,12 @@ def _windows_in_one_column(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def shown_cell(cell: object) -> str:
-    """Return a cell the way people write it: 1,234; nothing where there is none."""
+    """Return a cell the way people write it, in one line: 1,234; nothing where there is none."""
     if cell is None:
         return ""
     if isinstance(cell, float):
         return f"{cell:,.1f}"
-    return f"{cell:,}" if isinstance(cell, (int, Decimal)) else str(cell)
+    return f"{cell:,}" if isinstance(cell, (int, Decimal)) else printable(str(cell)).replace("\n", "\\n")
 
 
 def frame_of(releases: list[Release], shape: tuple[int, ...], dtype: str, *, flat: bool) -> pl.DataFrame:

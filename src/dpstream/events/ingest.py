@@ -153,6 +153,10 @@ class StreamIngest:
         """How many more steps there can be; None if there is no last one."""
         return self._counter.remaining
 
+    def ended(self, now: dt.datetime) -> int:
+        """How many steps have ended by this moment, released or not."""
+        return self._ended(now)
+
     def close(self) -> None:
         """Give the stream back, for others to write. What was taken stays."""
         self._counter.close()

@@ -23,7 +23,7 @@ from dpstream.events.table import Table, check_columns
 from dpstream.events.text_chunks import Chunk, chunks
 from dpstream.events.waiting_reader import interruptible
 
-__all__ = ["STDIN", "Table", "tables"]
+__all__ = ["STDIN", "Table", "records", "tables"]
 
 #: Rows of a table that comes from Parquet.
 PARQUET_ROWS = 1 << 20
@@ -93,7 +93,7 @@ def tables(
                     columns=columns,
                     note=note,
                 )
-                yield from _lines(pieces, name, columns) if kind == "jsonl" else _records(pieces, name, columns, note)
+                yield from _lines(pieces, name, columns) if kind == "jsonl" else records(pieces, name, columns, note)
 
 
 def _open(source: str) -> BinaryIO:
@@ -118,10 +118,10 @@ def _has_fileno() -> bool:
     return True
 
 
-def _records(
-    pieces: Iterator[Chunk], name: str, columns: Sequence[str], note: Callable[[str], object]
+def records(
+    pieces: Iterator[Chunk], name: str, columns: Sequence[str], note: Callable[[str], object] = lambda _: None
 ) -> Iterator[Table]:
-    """The tables of a CSV or TSV file."""
+    """Yield the tables of text with a header: of a CSV or TSV file, or of what was sent as such."""
     names: list[str] = []
     told = False
     for chunk in pieces:

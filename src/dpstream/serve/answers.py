@@ -1,4 +1,4 @@
-"""Answers with strong ETags, and the headers that every answer carries."""
+"""Answers with strong ETags: from memory, or in pieces as clients take them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from dpstream.serve.content import RAW_HEADERS, Content, has
+from dpstream.serve.content import Content, has
 
-__all__ = ["StrictHeaders", "UnkeptAnswers", "answer"]
+__all__ = ["UnkeptAnswers", "answer"]
 
 #: An answer that is not kept is sent in pieces of so many bytes, each when the client has taken those before.
 PIECE_BYTES = 1 << 16
@@ -69,20 +69,3 @@ class _InPieces(Response):
                 await send({"type": "http.response.body", "body": piece, "more_body": at < last})
         finally:
             self._answers.count(-len(view))
-
-
-class StrictHeaders:
-    """Adds the headers to every answer, also to errors."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on."""
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *RAW_HEADERS]
-            await send(message)
-
-        await self._app(scope, receive, with_headers if scope["type"] == "http" else send)

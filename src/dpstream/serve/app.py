@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from dpstream.errors import DpstreamError, InvalidArgument, StoreError, StreamUnknown
-from dpstream.serve.answers import StrictHeaders, UnkeptAnswers, answer
+from dpstream.serve.answers import UnkeptAnswers, answer
 from dpstream.serve.content import Content
 from dpstream.serve.downloads import MEDIA_TYPES, REGISTRY, as_file, registry_file, stream_summary
 from dpstream.serve.figures import Figures
@@ -106,22 +106,20 @@ class _Site:
             Route("/healthz", self._health),
         ]
         handlers = {DpstreamError: _refused, HTTPException: _http_error, Refused: _not_taken, Exception: _broken}
-        middleware = [Middleware(StrictHeaders)]
-        if origins:
-            middleware.append(
-                Middleware(
-                    CORSMiddleware,
-                    allow_origins=list(origins),
-                    allow_methods=["GET", "POST"] if self._intake else ["GET"],
-                    allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
-                )
-            )
-        return Starlette(
+        across = Middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST"] if self._intake else ["GET"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key"],
+        )
+        made = Starlette(
             routes=routes,
-            middleware=middleware,
+            middleware=[across] if origins else [],
             exception_handlers=handlers,  # type: ignore[arg-type]
             lifespan=self._lifespan,
         )
+        made.router.redirect_slashes = False  # which would lead to whatever host the request names
+        return made
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
-__all__ = ["RAW_HEADERS", "Content", "has"]
+__all__ = ["HEADERS", "Content", "has"]
 
 #: Neither scripts nor styles may be inline, and nothing comes from elsewhere. The chart library sets styles from its
 #: script, which is allowed; the rules that it would add to the page stand in page.css.
@@ -14,6 +14,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:;"
     " connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
+#: What the server adds to every answer, those that never reach the application included.
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -22,9 +23,6 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-
-
-RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 @dataclass(frozen=True)
@@ -49,14 +47,14 @@ class Content:
 
     @cached_property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """All headers of an answer with it, as they are sent."""
+        """The headers of an answer with it, as they are sent."""
         more = {"content-length": str(len(self.body)), "content-type": self.media_type}
-        return [(name.encode(), value.encode()) for name, value in {**self.named, **more}.items()] + RAW_HEADERS
+        return [(name.encode(), value.encode()) for name, value in {**self.named, **more}.items()]
 
     @cached_property
     def headers_of_304(self) -> list[tuple[bytes, bytes]]:
-        """All headers of an answer to whoever has it."""
-        return [(name.encode(), value.encode()) for name, value in self.named.items()] + RAW_HEADERS
+        """The headers of an answer to whoever has it."""
+        return [(name.encode(), value.encode()) for name, value in self.named.items()]
 
 
 def has(known: str, tag: str) -> bool:

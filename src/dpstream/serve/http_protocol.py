@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -19,6 +20,20 @@ TAKEN_BYTES = 1 << 17
 TAKEN_SECONDS = 30.0
 
 
+class _QuietTransport:
+    """A transport that drops what is written for a client who has left; uvloop raises, and uvicorn logs 50 lines."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+
 class LimitedProtocol(HttpToolsProtocol):
     """Refuses a head that is too long (400); closes connections that send a head, or take an answer, too slowly."""
 
@@ -28,7 +43,7 @@ class LimitedProtocol(HttpToolsProtocol):
     _answer_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", _QuietTransport(transport)))
         self._head_timer = self.loop.call_later(HEAD_SECONDS, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:

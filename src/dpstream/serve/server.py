@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from dpstream.operating_system.open_files import allow_open_files
 from dpstream.serve.app import make_app
+from dpstream.serve.content import HEADERS
 from dpstream.serve.http_protocol import LimitedProtocol
 from dpstream.serve.intake import IntakeLimits
 from dpstream.serve.writer_link import WriterLink
@@ -96,6 +97,8 @@ def server_settings(app: ASGIApp, certificate: tuple[str, str] | None = None) ->
         log_level="warning",
         access_log=False,
         server_header=False,
+        headers=list(HEADERS.items()),
+        proxy_headers=False,  # anybody can send X-Forwarded-For
         ssl_certfile=file,
         ssl_keyfile=key,
         timeout_graceful_shutdown=GRACE_SECONDS,

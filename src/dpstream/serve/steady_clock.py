@@ -24,7 +24,8 @@ def _uptime() -> float:
 class SteadyClock:
     """The time of this machine, but after a jump the time as it would be without, until the new one has proved itself.
 
-    Someone sets the clock a year ahead by mistake, and back: no step was closed because of that.
+    Someone sets the clock a year ahead by mistake, and back: no step was closed because of that. Where the clock stood
+    at the start may be a mistake as well, so whoever closes steps that ended long ago waits until it is `proven`.
 
     Parameters
     ----------
@@ -37,8 +38,13 @@ class SteadyClock:
     def __init__(self, uptime: Callable[[], float] = _uptime, say: Callable[[str], object] = lambda _: None) -> None:
         self._uptime, self._say = uptime, say
         self._trusted = self._seen = last_step.now()
-        self._at = self._jumped = uptime()
+        self._at = self._jumped = self._since = uptime()
         self._doubted = False
+
+    @property
+    def proven(self) -> bool:
+        """Whether the clock has gone on evenly for long enough since the start, at the last reading."""
+        return self._at - self._since >= PROOF_SECONDS
 
     def now(self) -> dt.datetime:
         """Return the present moment; see the class."""
@@ -50,6 +56,10 @@ class SteadyClock:
             if self._doubted:
                 self._say("The clock agrees again with what it was before it jumped.")
             self._doubted, self._trusted = False, moment
+            return moment
+        if not self.proven:  # where it stood at the start is worth no more than where it stands now
+            self._say(f"The clock was set to {moment:%Y-%m-%d %H:%M:%S} UTC soon after the start.")
+            self._since, self._trusted = at, moment
             return moment
         if not self._doubted or _apart(moment, expected) > JUMP_SECONDS:
             self._doubted, self._jumped = True, at

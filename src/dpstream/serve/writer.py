@@ -38,7 +38,7 @@ from dpstream.events.ingest import Batch, StreamIngest, Taken
 from dpstream.operating_system.waiting import wait_until_readable
 from dpstream.serve.bodies import read_events
 from dpstream.serve.frames import Frames, pack
-from dpstream.serve.steady_clock import SteadyClock
+from dpstream.serve.steady_clock import PROOF_SECONDS, SteadyClock
 from dpstream.serve.writer_settings import WriterSettings
 from dpstream.store import Store, StreamInfo
 from dpstream.store.tokens import Token
@@ -191,6 +191,11 @@ class Writer:
         return full is None
 
     def _close_steps(self, name: str, stream: _Stream, now: dt.datetime) -> None:
+        overdue = stream.ingest.ended(now - dt.timedelta(seconds=PROOF_SECONDS)) > stream.ingest.released
+        if overdue and not self._clock.proven:
+            words = f"steps that ended more than {PROOF_SECONDS / 60:g} minutes ago are not released yet: the clock may"
+            self._tell(name, stream, f"{words} be wrong at the start; they are once it has gone on evenly for as long")
+            return
         try:
             stream.ingest.close_steps(now)
             stream.told = ""
