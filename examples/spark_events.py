@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 import dpstream as dp
-from dpstream.adapters.spark import local_session, running_counts
+from dpstream.adapters.spark import driver_clock, local_session, running_counts
 from dpstream.adapters.spark.page import write_page
 from dpstream.adapters.spark.sink import ReleaseFile
 from dpstream.noise.keystream import fresh_key
@@ -35,17 +35,14 @@ def write_files(folder: Path, days: int) -> None:
     """Write made-up page views, one file a day, if they are not there."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(7)
-    for day in range(days + 1):
+    for day in range(days):
         begin = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=day)
-        views = 4000 if day < days else 1  # one row after the last day, which lets it close
-        pages = np.minimum(random.zipf(1.3, views) - 1, len(PAGES) - 1)
-        seconds = np.sort(random.integers(0, 86400 if day < days else 86399, views))
+        pages = np.minimum(random.zipf(1.3, 4000) - 1, len(PAGES) - 1)
+        seconds = np.sort(random.integers(0, 86400, 4000))
         lines = [
             json.dumps({"time": (begin + dt.timedelta(seconds=int(s))).isoformat(), "page": PAGES[p]})
             for s, p in zip(seconds, pages, strict=True)
         ]
-        if day == days:
-            lines = [json.dumps({"time": (begin + dt.timedelta(hours=12)).isoformat(), "page": PAGES[0]})]
         target = folder / f"{day:03}.json"
         if not target.exists():
             draft = folder / f".{day:03}"
@@ -76,20 +73,25 @@ def main() -> None:
         if not begun.exists():
             begun.write_text(dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
         settings = {"every": "10s", "start": begun.read_text(), "horizon": 360, "windows": ("1m",)}
-        watermark = "5 seconds"
+        clock = driver_clock(spark, behind="5 seconds")
     else:
         write_files(folder / "events", given.days)
         schema = "time timestamp, page string"
         events = spark.readStream.schema(schema).option("maxFilesPerTrigger", 4).json(str(folder / "events"))
         settings = {"every": "1d", "start": "2026-01-01", "horizon": 365, "windows": ("7d",)}
-        watermark = "1 hour"
+        (folder / "clock").mkdir(exist_ok=True)
+        clock = spark.readStream.schema("through timestamp").json(str(folder / "clock"))
     common = {"names": PAGES, "budget": BUDGET, **settings}
-    counts = running_counts(events, name="page", time="time", shards=4, secret=str(key), watermark=watermark, **common)
+    counts = running_counts(events, name="page", time="time", shards=4, secret=str(key), clock=clock, **common)
     sink = ReleaseFile(folder / "releases.db")
     query = counts.writeStream.foreachBatch(sink.write).option("checkpointLocation", str(folder / "checkpoint")).start()
     if given.rate:
         query.awaitTermination(given.seconds)
     else:
+        query.processAllAvailable()
+        # Everything has been read: close the days.
+        through = dt.datetime(2026, 1, 1, tzinfo=dt.UTC) + dt.timedelta(days=given.days)
+        (folder / "clock" / f"{given.days}.json").write_text(json.dumps({"through": through.isoformat()}))
         query.processAllAvailable()
     progress = query.lastProgress
     query.stop()

@@ -32,7 +32,7 @@ def job(clock=DAYS, counts=None, **changed):
     lengths = StepClock(*clock).lengths
     mechanism = dp.mechanisms.BalancedToeplitz(clock[3])
     counts = counts or named_settings(clock[3], dp.zcdp(0.5), windows=lengths, mechanism=mechanism)
-    given = {"columns": "", "rows": "stream", "shards": 1, "late": "next", "undeclared": "drop", "confidence": 0.9}
+    given = {"columns": "", "rows": "stream", "shards": 1, "confidence": 0.9}
     given |= {"names": digest_of_names(NAMES)} | changed
     return Job(
         settings=json.dumps(counts.as_json()), clock=clock, secret=SecretSource.of("env:DPSTREAM_SPARK_TEST"), **given
@@ -107,9 +107,8 @@ def test_many_steps_closed_at_once_are_those_closed_one_by_one():
     assert one.next_end_ms is None
 
 
-@pytest.mark.parametrize("late", ["next", "drop"])
-def test_a_late_row_never_changes_a_closed_step(late):
-    work = Workplace(job(late=late))
+def test_a_late_row_never_changes_a_closed_step():
+    work = Workplace(job())
     shard = DeclaredShard.begin(work, 0, NAMES, HASHES)
     list(shard.close_steps(3))
     taken = shard.add(HASHES[:5], moments(work.clock, 1, 5))
@@ -117,7 +116,7 @@ def test_a_late_row_never_changes_a_closed_step(late):
     (next_step,) = shard.close_steps(4)
     plain = DeclaredShard.begin(work, 0, NAMES, HASHES)
     without = list(plain.close_steps(4))[-1]
-    assert int((next_step.value - without.value).sum()) == (5 if late == "next" else 0)
+    assert int((next_step.value - without.value).sum()) == 5
 
 
 def test_rows_that_do_not_count_are_counted_apart():
@@ -128,9 +127,6 @@ def test_rows_that_do_not_count_are_counted_apart():
     assert shard.add(np.append(HASHES[:3], 1), when) == (0, 1, 1, 1)
     list(shard.close_steps(12))
     assert shard.add(HASHES[:1], edges[:1]).late == 1  # nothing is open: it is not moved anywhere
-    strict = Workplace(job(undeclared="refuse"))
-    with pytest.raises(InvalidArgument, match="not declared"):
-        DeclaredShard.begin(strict, 0, NAMES, HASHES).add(np.array([1]), edges[:1])
     empty = DeclaredShard.begin(work, 1, [], np.zeros(0, dtype=np.int64))
     assert empty.add(HASHES[:2], edges[:2]).undeclared == 2
     assert [len(r.value) for r in opened_again(empty).close_steps(2)] == [0, 0]
@@ -189,7 +185,6 @@ def test_bytes_of_another_place_do_not_open():
             "rho",
             {"counts": named_settings(12, dp.zcdp(0.4), windows=(3,), mechanism=dp.mechanisms.BalancedToeplitz(12))},
         ),
-        ("late", {"late": "drop"}),
         ("names", {"names": "another digest"}),
         ("columns", {"columns": "time='paid', name='page'"}),
         ("rows", {"rows": "table"}),
@@ -336,14 +331,13 @@ def test_discovered_names_have_the_values_of_one_machine(per_name):
 
 def test_a_late_row_of_a_discovered_name_moves_and_is_counted():
     counts = OpenSettings.of(12, dp.approx_dp(6, 1e-6), names_per_person=4)
-    for late in ("next", "drop"):
-        work = Workplace(job(counts=counts, clock=(*DAYS[:4], ()), late=late))
-        shard = DiscoveredShard.begin(work, 0)
-        list(shard.close_steps(5))
-        many = np.array([10_000])
-        assert shard.add(["a"], np.array([2]), many, many).late == 10_000
-        assert shard.add(["b"], np.array([-1]), many, many).before_start == 10_000
-        assert [len(r.names) for r in shard.close_steps(6)] == [late == "next"]
+    work = Workplace(job(counts=counts, clock=(*DAYS[:4], ())))
+    shard = DiscoveredShard.begin(work, 0)
+    list(shard.close_steps(5))
+    many = np.array([10_000])
+    assert shard.add(["a"], np.array([2]), many, many).late == 10_000
+    assert shard.add(["b"], np.array([-1]), many, many).before_start == 10_000
+    assert [len(r.names) for r in shard.close_steps(6)] == [1]
 
 
 def test_ids_and_names_that_cannot_be_read_are_counted_and_use_nothing_up():

@@ -84,26 +84,11 @@ def test_late_rows_can_be_left_out_or_refused(stream):
     assert "1 row came late, for steps that were released before, and was left out (--late drop)." in result.told
 
 
-def test_a_file_whose_rows_are_all_late_is_an_old_file_unless_one_says_otherwise(stream):
-    refused(
-        stream("02", "--through", "2026-01-03"),
-        "the only row is of a step released before (up to that of 2026-01-02): is it an old file? --late next counts"
-        " late rows in the next step, --late drop leaves them out",
-    )
-    untouched(stream)
-    assert values(stream("02", "--through", "2026-01-03", "--late", "next")) == [4]
-
-
-def test_the_whole_log_is_not_counted_again_as_late_rows(stream):
-    result = stream("01 02 02 03", "--through", "2026-01-03")
-    refused(
-        result, "rows (3) are of steps that were released before, and each step since that of 2026-01-01 has as many"
-    )
-    assert "this looks like the whole log" in result.stderr
-    untouched(stream)
-    refused(stream("02 02 02 03", "--through", "2026-01-03"), "each step since that of 2026-01-02 has as many")
-    # A late row more does not make it another thing; a row less does.
-    assert values(stream("01 02 03", "--through", "2026-01-03")) == [3 + 3]
+def test_a_file_whose_rows_are_all_late_counts_in_the_next_step(stream):
+    """Refused, it would count nothing; with one more row that is not late, all of it."""
+    result = stream("02", "--through", "2026-01-03")
+    assert values(result) == [4]
+    assert "1 row came late" in result.told
 
 
 def test_the_two_ways_of_working_do_not_mix(stream):

@@ -203,7 +203,6 @@ SPARK = {
     "windows": (),
     "shards": 1,
     "secret": "env:DPSTREAM_SPARK_TEST",
-    "late": "next",
     "zone": "UTC",
     "confidence": 0.9,
     "mechanism": BALANCED,
@@ -217,21 +216,18 @@ SPARK_OTHERS = {
     "horizon": [7],
     "windows": [("2d",), ("2d", "3d")],
     "secret": ["env:DPSTREAM_SPARK_OTHER"],
-    "late": ["drop"],
     "zone": ["Europe/Copenhagen"],
     "mechanism": [TREE],
     "stream": ["a"],
 }
 SPARK_DECLARED = (
     spark_declared,
-    SPARK
-    | {"rows": "stream", "names": NAMES, "budget": ZCDP, "undeclared": "drop", "per_person": 9, "participation": None},
+    SPARK | {"rows": "stream", "names": NAMES, "budget": ZCDP, "per_person": 9, "participation": None},
     SPARK_OTHERS
     | {
         "rows": ["table"],
         "names": [[*NAMES, "another"], [*NAMES, "a third", "a fourth"]],
         "budget": [dp.zcdp(1.1e-6), APPROX],
-        "undeclared": ["refuse"],
         "per_person": [10],
         "participation": [dp.Participation(2), dp.Participation(2, 9)],
     },

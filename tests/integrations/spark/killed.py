@@ -56,10 +56,11 @@ def main(folder: Path, point: str, *, fresh: bool) -> None:
 
         return write
 
-    events, settings = streams.read(spark, folder / "in"), {"shards": 2, "windows": ()}
+    events, clock = streams.read(spark, folder / "in"), streams.clock(spark, folder / "clock")
+    settings = {"shards": 2, "windows": ()}
     make = {
-        "declared": lambda: streams.declared(events, streams.names(300), **settings),
-        "discovered": lambda: streams.discovered(events, **settings),
+        "declared": lambda: streams.declared(events, streams.names(300), clock, **settings),
+        "discovered": lambda: streams.discovered(events, clock, **settings),
     }
     if fresh or where.startswith("declared"):
         del make["discovered"]

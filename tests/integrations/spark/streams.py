@@ -31,7 +31,6 @@ COMMON = {
     "windows": ("3d",),
     "shards": 4,
     "secret": SECRET,
-    "watermark": "1 hour",
 }
 
 
@@ -53,6 +52,23 @@ def write_day(folder: Path, day: int, rows, number=None):
     draft.rename(folder / f"{number:04}.json")
 
 
+def tick(folder: Path, day: int, number=None):
+    """Close all steps up to this day: write its end into a file of the clock."""
+    folder.mkdir(parents=True, exist_ok=True)
+    through = pd.Timestamp(START, tz="UTC") + pd.Timedelta(days=day + 1)
+    number = day if number is None else number
+    draft = folder / f".{number}"
+    draft.write_text(json.dumps({"through": through.isoformat()}) + "\n")
+    os.utime(draft, (EPOCH + number, EPOCH + number))
+    draft.rename(folder / f"{number:04}.json")
+
+
+def clock(spark, folder, files=1):
+    """The folder of the clock as a stream; it may be empty."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return spark.readStream.schema("through timestamp").option("maxFilesPerTrigger", files).json(str(folder))
+
+
 def made_up_days(count: int, per_day: int, seed: int, days=DAYS):
     """Rows of every day, in the order of their times; names follow a power law, people bring more than they may."""
     rng, known = np.random.default_rng(seed), names(count)
@@ -64,21 +80,20 @@ def made_up_days(count: int, per_day: int, seed: int, days=DAYS):
     return made
 
 
-#: Rows after the last step, which move the watermark past it.
+#: Rows after the last step.
 THE_END = [(5 * 3600, "page 0", "nobody")]
 
 
 def noise_key(make, *given, windows, **own):
     """The key that a query derives from the secret and from everything that decides what it counts."""
-    defaults = {"late": "next", "zone": "UTC", "confidence": 0.95, "mechanism": "auto", "stream": ""}
-    common = {name: value for name, value in COMMON.items() if name != "watermark"}
+    defaults = {"zone": "UTC", "confidence": 0.95, "mechanism": "auto", "stream": ""}
     os.environ[SECRET.removeprefix("env:")] = KEY.hex()
-    return Workplace(make(*given, **common | defaults | own | {"windows": [f"{n}d" for n in windows]})).noise_key
+    return Workplace(make(*given, **COMMON | defaults | own | {"windows": [f"{n}d" for n in windows]})).noise_key
 
 
 def single_declared(days, known, windows=(3,), rows="stream"):
     """What one machine releases: {(name, step): value}."""
-    own = {"budget": ZCDP, "undeclared": "drop", "per_person": 1, "participation": None}
+    own = {"budget": ZCDP, "per_person": 1, "participation": None}
     key = noise_key(declared_job, rows, digest_of_names(known), windows=windows, **own)
     counter = NamedCounter(known, DAYS, ZCDP, windows=windows, key=key)
     found = {}
@@ -106,10 +121,10 @@ def read(spark, folder, files=1):
     return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files).json(str(folder))
 
 
-def declared(events, known, **changed):
-    return running_counts(events, **COMMON | {"names": known, "budget": ZCDP} | changed)
+def declared(events, known, clock, **changed):
+    return running_counts(events, **COMMON | {"names": known, "budget": ZCDP, "clock": clock} | changed)
 
 
-def discovered(events, **changed):
-    given = COMMON | {"person": "person", "budget": APPROX, "names_per_person": LIMIT}
+def discovered(events, clock, **changed):
+    given = COMMON | {"person": "person", "budget": APPROX, "names_per_person": LIMIT, "clock": clock}
     return discovered_counts(events, **given | changed)

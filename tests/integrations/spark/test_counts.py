@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 import dpstream as dp
-from dpstream.adapters.spark import running_counts_batch
+from dpstream.adapters.spark import driver_clock, running_counts_batch
 from dpstream.adapters.spark.sink import ReleaseFile
 from dpstream.errors import ColumnMissing, InvalidArgument, ReleaseConflict, SparkUnsupported
 from dpstream.testing import fixed_key
@@ -23,11 +23,17 @@ def days():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Eight days of 3,000 names, and a row after them."""
+    """Eight days of 3,000 names, and a row after them; each day closes with the file of the next."""
     made = tmp_path_factory.mktemp("events")
     for day, rows in enumerate([*days(), streams.THE_END]):
-        streams.write_day(made, day, rows)
+        streams.write_day(made / "in", day, rows)
+        streams.tick(made / "clock", min(day, DAYS - 1), day)
     return made
+
+
+def declared(spark, folder, **changed):
+    events, clock = streams.read(spark, folder / "in", 3), streams.clock(spark, folder / "clock", 3)
+    return streams.declared(events, **{"known": NAMES, "clock": clock} | changed)
 
 
 def run(counts, checkpoint, sink=None):
@@ -72,13 +78,13 @@ def other_secret():
 def kept(spark, folder, tmp_path_factory):
     """A query over half of the files, then started again from its checkpoint over all of them."""
     scratch = tmp_path_factory.mktemp("kept")
-    part, checkpoint, sink = scratch / "in", scratch / "checkpoint", ReleaseFile(scratch / "releases.db")
-    shutil.copytree(folder, part, ignore=lambda _, found: [f for f in found if f > "0004.json"])
-    counts = streams.declared(streams.read(spark, part, 3), NAMES)
+    part, checkpoint, sink = scratch / "part", scratch / "checkpoint", ReleaseFile(scratch / "releases.db")
+    shutil.copytree(folder, part, ignore=lambda _, found: [f for f in found if f[0] == "0" and f > "0004.json"])
+    counts = declared(spark, part)
     plan = counts._jdf.queryExecution().toString()
     before, progress = run(counts, checkpoint, sink)
     shutil.copytree(folder, part, dirs_exist_ok=True)
-    after, more = run(streams.declared(streams.read(spark, part, 3), NAMES), checkpoint, sink)
+    after, more = run(declared(spark, part), checkpoint, sink)
     return part, checkpoint, sink, plan, before, after, progress + more
 
 
@@ -107,7 +113,7 @@ def test_a_micro_batch_that_runs_again_publishes_the_same(spark, kept):
             if int(path.name) >= first:
                 path.unlink()
                 (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
-    again, _ = run(streams.declared(streams.read(spark, part, 3), NAMES), checkpoint, sink)
+    again, _ = run(declared(spark, part), checkpoint, sink)
     expected = streams.single_declared(days(), NAMES)
     assert {(row.name, row.step): row.value for row in again}.items() <= expected.items()
     assert len(again) >= len(NAMES)
@@ -146,9 +152,9 @@ def test_changed_settings_are_refused_before_anything_is_published(spark, kept, 
     part, kept_checkpoint, *_ = kept
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(kept_checkpoint, checkpoint)
-    streams.write_day(part, DAYS + 1, [(1, "page 1", "x")], number=100)
+    streams.write_day(part / "in", DAYS + 1, [(1, "page 1", "x")], number=100)
     published = []
-    counts = streams.declared(streams.read(spark, part, 3), **{"known": NAMES} | changed_known(changed))
+    counts = declared(spark, part, **changed_known(changed))
     query = (
         counts.writeStream.foreachBatch(lambda batch, _: published.extend(batch.collect()))
         .option("checkpointLocation", str(checkpoint))
@@ -158,7 +164,7 @@ def test_changed_settings_are_refused_before_anything_is_published(spark, kept, 
         query.processAllAvailable()
     query.stop()
     assert published == []
-    (part / "0100.json").unlink()
+    (part / "in" / "0100.json").unlink()
 
 
 def changed_known(changed):
@@ -167,7 +173,8 @@ def changed_known(changed):
 
 def test_discovered_names_have_the_values_of_one_machine(spark, folder, tmp_path):
     expected, dropped = streams.single_discovered(days())
-    rows, progress = run(streams.discovered(streams.read(spark, folder, 3)), tmp_path / "checkpoint")
+    events, clock = streams.read(spark, folder / "in", 3), streams.clock(spark, folder / "clock", 3)
+    rows, progress = run(streams.discovered(events, clock), tmp_path / "checkpoint")
     assert {(row.name, row.step): row.value for row in rows} == expected
     assert len(rows) == len(expected) > 50
     assert metrics(progress, "dpstream_people")["beyond_limit"] == dropped > 0
@@ -178,50 +185,53 @@ def test_discovered_names_have_the_values_of_one_machine(spark, folder, tmp_path
 
 
 def test_a_finished_table_has_the_values_of_one_machine(spark, folder):
-    events = spark.read.schema(streams.SCHEMA).json(str(folder))
+    events = spark.read.schema(streams.SCHEMA).json(str(folder / "in"))
     listed = spark.createDataFrame([(name,) for name in NAMES], "anything string")
-    given = {name: value for name, value in streams.COMMON.items() if name != "watermark"}
-    counts = running_counts_batch(events, **given, names=listed, budget=ZCDP, through="2026-01-06")
+    counts = running_counts_batch(events, **streams.COMMON, names=listed, budget=ZCDP, through="2026-01-06")
     found = {(row.name, row.step): row.value for row in counts.collect()}
     expected = streams.single_declared(days(), NAMES, rows="table")
     assert found == {place: value for place, value in expected.items() if place[1] <= 6}
 
 
-def test_rows_that_do_not_count_are_told(spark, tmp_path):
-    """Late, undeclared, without a time or a name, before the first step, and years after the clock."""
-    folder, known, rows = tmp_path / "events", streams.names(20), []
+def test_rows_that_do_not_count_are_told_and_no_row_closes_a_step(spark, tmp_path):
+    """Late, undeclared, without a time or a name, before the first step, after the last one, and years after it."""
+    folder, clock, known, rows = tmp_path / "events", tmp_path / "clock", streams.names(20), []
     streams.write_day(folder, 0, [(5, "page 1", "a"), (6, "other", "b"), (None, "page 1", "c"), (7, None, "d")])
     streams.write_day(folder, -3, [(5, "page 1", "a")], number=1)
     streams.write_day(folder, 3, [(7200, "page 2", "a")], number=2)
+    streams.write_day(folder, 365 * 50, [(9, "page 3", "z")], number=3)
     query = (
-        streams.declared(streams.read(spark, folder, 5), known)
+        streams.declared(streams.read(spark, folder, 1), known, streams.clock(spark, clock))
         .writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .start()
     )
     query.processAllAvailable()
-    assert max(row.step for row in rows) == 3
-    published = list(rows)
-    streams.write_day(folder, 0, [(9, "page 3", "z")], number=3)  # late
-    streams.write_day(folder, 365 * 50, [(9, "page 3", "z")], number=4)  # would close everything
+    assert rows == []
+    streams.write_day(folder, 0, [(9, "page 1", "b")], number=4)  # after rows of later days, and in time
+    query.processAllAvailable()
+    streams.tick(clock, 2)
+    query.processAllAvailable()
+    streams.write_day(folder, 0, [(9, "page 3", "z")], number=5)  # late
+    query.processAllAvailable()
+    assert {row.step for row in rows} == {1, 2, 3}
+    streams.tick(clock, 3)
     query.processAllAvailable()
     progress = list(query.recentProgress)
     query.stop()
     told = metrics(progress, "dpstream")
     assert told == {"late": 1, "undeclared": 1, "before_start": 1, "beyond_horizon": 1}
-    assert metrics(progress, "dpstream_rows") == {"rows": 8, "no_time": 1, "no_name": 1}
-    single = streams.single_declared([[(5, "page 1", "a")], [], []], known)
-    assert {(row.name, row.step): row.value for row in published} == single
-    today = (dt.datetime.now(dt.UTC) - dt.datetime(2026, 1, 1, tzinfo=dt.UTC)).days
-    assert {row.step for row in rows} == set(range(1, min(DAYS, today - 1) + 1))  # closed by the clock, not by the row
+    assert metrics(progress, "dpstream_rows") == {"rows": 9, "no_time": 1, "no_name": 1}
+    first, last = [(5, "page 1", "a"), (9, "page 1", "b")], [(7200, "page 2", "a"), (9, "page 3", "z")]
+    single = streams.single_declared([first, [], [], last], known)
+    assert {(row.name, row.step): row.value for row in rows} == single
     assert all(state.numRowsDroppedByWatermark == 0 for one in progress for state in one.stateOperators)
 
 
 WRONG = {
     "known": ([], "at least one name"),
     "shards": (0, "whole number"),
-    "late": ("refuse", "'next' or 'drop'"),
-    "undeclared": ("keep", "'drop' or 'refuse'"),
+    "clock": (None, "driver_clock"),
     "every": ("1x", "length of time"),
     "start": ("x", "date such as"),
     "zone": ("Nowhere/Town", "time zone"),
@@ -234,27 +244,33 @@ WRONG = {
 
 def test_what_can_be_known_before_the_query_starts(spark, tmp_path):
     streams.write_day(tmp_path / "in", 0, [(1, "page 1", "a")])
-    events = streams.read(spark, tmp_path / "in")
+    events, clock = streams.read(spark, tmp_path / "in"), driver_clock(spark)
     for argument, (value, said) in WRONG.items():
         with pytest.raises(InvalidArgument, match=said):
-            streams.declared(events, **{"known": ["page 1"]} | {argument: value})
+            streams.declared(events, **{"known": ["page 1"], "clock": clock} | {argument: value})
     with pytest.raises(InvalidArgument, match="1970"):
-        streams.declared(events, ["page 1"], start="1969-12-01")
+        streams.declared(events, ["page 1"], clock, start="1969-12-01")
     with pytest.raises(ColumnMissing, match="'nope'"):
-        streams.declared(events, ["page 1"], name="nope")
-    with pytest.raises(InvalidArgument, match="with a watermark"):
-        streams.declared(events.withWatermark("time", "1 hour"), ["page 1"])
+        streams.declared(events, ["page 1"], clock, name="nope")
+    late, behind = events.withWatermark("time", "1 hour"), clock.withWatermark("through", "1 hour")
+    for rows, times in ((late, clock), (events, behind)):
+        with pytest.raises(InvalidArgument, match="with a watermark"):
+            streams.declared(rows, ["page 1"], times)
     text = spark.readStream.schema("time string, name string, person string").json(str(tmp_path / "in"))
     with pytest.raises(InvalidArgument, match="try_to_timestamp"):
-        streams.declared(text, ["page 1"])
-    with pytest.raises(InvalidArgument, match="finished table"):
-        streams.discovered(spark.read.schema(streams.SCHEMA).json(str(tmp_path / "in")))
+        streams.declared(text, ["page 1"], clock)
+    table = spark.read.schema(streams.SCHEMA).json(str(tmp_path / "in"))
+    for count in (lambda: streams.discovered(table, clock), lambda: streams.declared(table, ["page 1"], clock)):
+        with pytest.raises(InvalidArgument, match="finished table"):
+            count()
+    with pytest.raises(InvalidArgument, match="clock must be a streaming DataFrame"):
+        streams.declared(events, ["page 1"], table.select("time"))
     provider = "spark.sql.streaming.stateStore.providerClass"
     rocksdb = spark.conf.get(provider)
     spark.conf.set(provider, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
     try:
         with pytest.raises(SparkUnsupported, match="RocksDB"):
-            streams.declared(events, ["page 1"])
+            streams.declared(events, ["page 1"], clock)
     finally:
         spark.conf.set(provider, rocksdb)
 

@@ -32,6 +32,7 @@ def days():
 def write_events(folder):
     for day, rows in enumerate([*days(), streams.THE_END]):
         streams.write_day(folder / "in", day, rows)
+        streams.tick(folder / "clock", min(day, DAYS - 1), day)
     (folder / "published").mkdir()
 
 
@@ -86,6 +87,7 @@ def test_the_same_with_late_rows_in_closed_steps_finds_conflicts(spark, tmp_path
     monkeypatch.setattr(processors, "DeclaredProcessor", sabotage.LateIntoClosed)
     for day in range(DAYS - 4):
         streams.write_day(tmp_path / "in", day, [(7200, "page 1", "a"), (7200, "page 2", "a")])
+        streams.tick(tmp_path / "clock", day)
     found = defaultdict(set)
 
     def collect(batch, _):
@@ -93,7 +95,9 @@ def test_the_same_with_late_rows_in_closed_steps_finds_conflicts(spark, tmp_path
             found[row.name, row.step].add(row.value)
 
     query = (
-        streams.declared(streams.read(spark, tmp_path / "in"), NAMES, windows=())
+        streams.declared(
+            streams.read(spark, tmp_path / "in"), NAMES, streams.clock(spark, tmp_path / "clock"), windows=()
+        )
         .writeStream.foreachBatch(collect)
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .start()

@@ -7,9 +7,10 @@ rest on the workers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from dpstream.adapters.spark.job import Job, LateRows, Workplace
+from dpstream.adapters.spark.clock import closing_by
+from dpstream.adapters.spark.job import Job, Workplace
 from dpstream.adapters.spark.job_arguments import check_shards, declared_job, discovered_job
 from dpstream.adapters.spark.requirements import check_libraries, check_session
 from dpstream.adapters.spark.shard import DeclaredShard
@@ -34,14 +35,12 @@ def running_counts(
     names: Iterable[str] | Any,
     start: str,
     horizon: int,
+    clock: Any,
     budget: Budget,
     windows: Sequence[str | int] = (),
     shards: int = 32,
     secret: object = None,
-    late: LateRows = "next",
-    watermark: str = "10 minutes",
     zone: str = "UTC",
-    undeclared: Literal["drop", "refuse"] = "drop",
     confidence: float = 0.95,
     per_person: int = 1,
     participation: Participation | None = None,
@@ -53,12 +52,18 @@ def running_counts(
     Parameters
     ----------
     events
-        A streaming DataFrame, one row for each event; a batch DataFrame goes to `running_counts_batch`.
+        A streaming DataFrame, one row for each event; `running_counts_batch` takes a finished table.
     name, time
-        Its columns of names (text) and times (timestamp). Rows without the one or the other are left out and counted.
+        Its columns of names (text) and times (timestamp). Rows without the one or the other are left out and counted,
+        and so are rows with names that were not declared.
     every, start, horizon, zone
         How long a step is (15m, 1h, 1d, 1mo), a moment of the first one, how many there are, and the time zone whose
         days and months are meant.
+    clock
+        A streaming DataFrame of one column of timestamps, which closes steps: a step closes once the clock has a time
+        at or after its end, in the next micro-batch. `driver_clock(spark)`, or a folder to which you write the times
+        through which steps are to be closed. **Never times of `events`**: then one row would close steps for others.
+        A row of a step that is closed is late. It counts in the first open step, and in the metric `late`.
     names
         The declared names, which are public: a list, or a DataFrame of one column of text. Each is released at every
         step. They are compared as they are spelled, in Unicode's normal form NFC.
@@ -72,14 +77,6 @@ def running_counts(
     secret
         Where each worker fetches the 32 secret bytes: a function, the path of a key file, 'env:NAME', or None for
         'env:DPSTREAM_MASTER_KEY'. One secret serves one stream of data (see `stream`).
-    late
-        Rows of steps that are closed: "next" counts them in the first open step, "drop" leaves them out. Both are
-        counted in the metric `late`.
-    watermark
-        How long rows may be late: a step closes once the latest time seen is so much after its end. Times after the
-        clock's own do not count for that.
-    undeclared
-        Rows with other names: "drop" leaves them out and counts them, "refuse" stops the query.
     confidence
         How often the number of counted rows is between `low` and `high`, for each number on its own.
     stream
@@ -96,8 +93,10 @@ def running_counts(
     ---------
     That of `NamedCounter`, whose numbers these are, name by name and step by step: the budget, for all rows together.
     A micro-batch that runs again publishes the same values, and no step is published twice with two values, as long as
-    the checkpoint is kept. Assumed: the secret is secret, and used for one stream of data; when steps close is told
-    by the watermark, which follows the data's times (docs/spark.md, "What the watermark tells").
+    the checkpoint is kept. When steps close, and which rows are late, follows from the clock and from which micro-batch
+    a row comes in; no row's time decides anything about other rows. Assumed: the secret is secret, and used for one
+    stream of data; the clock does not depend on the events, and neither do the limits of a micro-batch
+    (docs/spark.md, "What closes a step").
 
     Raises
     ------
@@ -108,28 +107,7 @@ def running_counts(
     """
     check_libraries()
     if not events.isStreaming:
-        if watermark != "10 minutes" or late != "next":
-            raise InvalidArgument("watermark, late", (watermark, late), "left out: a finished table has no late rows")
-        return running_counts_batch(
-            events,
-            name=name,
-            time=time,
-            every=every,
-            names=names,
-            start=start,
-            horizon=horizon,
-            budget=budget,
-            windows=windows,
-            shards=shards,
-            secret=secret,
-            zone=zone,
-            undeclared=undeclared,
-            confidence=confidence,
-            per_person=per_person,
-            participation=participation,
-            mechanism=mechanism,
-            stream=stream,
-        )
+        raise InvalidArgument("events", "a finished table", "a streaming DataFrame; running_counts_batch takes tables")
     from pyspark.sql import functions as F  # noqa: N812
 
     from dpstream.adapters.spark.frames import schema
@@ -150,16 +128,14 @@ def running_counts(
         windows=windows,
         shards=shards,
         secret=secret,
-        late=late,
         zone=zone,
-        undeclared=undeclared,
         confidence=confidence,
         per_person=per_person,
         participation=participation,
         mechanism=mechanism,
         stream=stream,
     )
-    rows = _with_watermark(_rows(events, time, {"name": name}), watermark)
+    rows = closing_by(clock, _complete(_rows(events, time, {"name": name})))
     hashed = F.xxhash64("name")
     rows = rows.select(_shard(hashed, shards), hashed.alias("hash"), F.unix_micros("time").alias("micros"))
     initial = declared.unionByName(_without_names(spark, shards))
@@ -182,14 +158,13 @@ def discovered_counts(
     every: str,
     start: str,
     horizon: int,
+    clock: Any,
     budget: Budget,
     names_per_person: int,
     per_name: int = 1,
     windows: Sequence[str | int] = (),
     shards: int = 32,
     secret: object = None,
-    late: LateRows = "next",
-    watermark: str = "10 minutes",
     zone: str = "UTC",
     confidence: float = 0.95,
     mechanism: Mechanism | str = "auto",
@@ -206,7 +181,7 @@ def discovered_counts(
         The column of ids: text or whole numbers; `person_id` says which spellings are one person.
     names_per_person, per_name
         How many names of one person count, and how many events of each name, over all steps.
-    events, name, time, every, start, horizon, budget, windows, shards, secret, late, watermark, zone, confidence
+    events, name, time, every, start, horizon, clock, budget, windows, shards, secret, zone, confidence
         As for `running_counts`, and so is `stream`; the budget is always approx_dp(epsilon, delta). Only streaming
         DataFrames are taken.
 
@@ -218,7 +193,7 @@ def discovered_counts(
 
     Guarantee
     ---------
-    That of `OpenCounter`, whose numbers these are; see `running_counts` for replays and the watermark.
+    That of `OpenCounter`, whose numbers these are; see `running_counts` for replays and the clock.
     """
     check_libraries()
     if not events.isStreaming:
@@ -243,14 +218,12 @@ def discovered_counts(
         windows=windows,
         shards=shards,
         secret=secret,
-        late=late,
         zone=zone,
         confidence=confidence,
         mechanism=mechanism,
         stream=stream,
     )
-    columns = {"name": name, "person": person}
-    rows = _with_watermark(_rows(events, time, columns), watermark)
+    rows = closing_by(clock, _complete(_rows(events, time, {"name": name, "person": person})))
     rows = rows.select(_person_shard(rows, shards), "person", "name", F.unix_micros("time").alias("micros"))
     brought = rows.groupBy("shard").transformWithStateInPandas(
         PeopleProcessor(job),
@@ -286,7 +259,6 @@ def running_counts_batch(
     secret: object = None,
     through: str | None = None,
     zone: str = "UTC",
-    undeclared: Literal["drop", "refuse"] = "drop",
     confidence: float = 0.95,
     per_person: int = 1,
     participation: Participation | None = None,
@@ -302,7 +274,7 @@ def running_counts_batch(
     ----------
     through
         The last date or moment whose step is released; None: all `horizon` steps. It never comes from the data.
-    events, name, time, every, names, start, horizon, budget, windows, shards, secret, zone, undeclared, confidence
+    events, name, time, every, names, start, horizon, budget, windows, shards, secret, zone, confidence
         As for `running_counts`, and so are the others.
     """
     check_libraries()
@@ -327,16 +299,14 @@ def running_counts_batch(
         windows=windows,
         shards=shards,
         secret=secret,
-        late="next",
         zone=zone,
-        undeclared=undeclared,
         confidence=confidence,
         per_person=per_person,
         participation=participation,
         mechanism=mechanism,
         stream=stream,
     )
-    rows = _rows(events, time, {"name": name}).where("name is not null and time is not null")
+    rows = _complete(_rows(events, time, {"name": name}))
     hashed = F.xxhash64("name")
     step = step_of(job)(F.unix_micros("time"))
     rows = rows.select(_shard(hashed, shards), hashed.alias("hash"), step.alias("step"))
@@ -380,17 +350,8 @@ def _rows(events: Any, time: str, columns: dict[str, str]) -> Any:
     return chosen.observe("dpstream_rows", F.count(F.lit(1)).alias("rows"), *missing)
 
 
-def _with_watermark(rows: Any, watermark: str) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812
-
-    if any("spark.watermarkDelayMs" in (field.metadata or {}) for field in rows.schema.fields):
-        raise InvalidArgument(
-            "events", "a DataFrame with a watermark", "one without: running_counts(watermark='1 hour')"
-        )
-    # One row with a time in the future would close the steps up to it.
-    rows = rows.withColumn("when", F.least("time", F.current_timestamp())).withWatermark("when", watermark)
-    # The column of the watermark is not passed on, or Spark would drop late rows before anybody counts them.
-    return rows.drop("when").where(" and ".join(f"{column} is not null" for column in rows.columns if column != "when"))
+def _complete(rows: Any) -> Any:
+    return rows.where(" and ".join(f"{column} is not null" for column in rows.columns))
 
 
 def _declared(spark: Any, names: Any, shards: int) -> Any:

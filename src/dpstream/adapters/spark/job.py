@@ -21,10 +21,8 @@ from dpstream.release.open_settings import OpenSettings
 from dpstream.release.settings import StreamSettings
 from dpstream.store.sealing import Seals, StoreSeals
 
-__all__ = ["Job", "LateRows", "Workplace"]
+__all__ = ["Job", "Workplace"]
 
-#: What becomes of rows whose step is closed: counted in the first open step, or left out. Both are counted.
-LateRows = Literal["next", "drop"]
 #: Of checkpoints and of the noise: another format has other noise, and does not go on with the checkpoint of this one.
 FORMAT = 2
 
@@ -45,7 +43,7 @@ class Job:
         "stream", in which rows can be late, or "table", which is finished.
     shards
         How many shards names (and people) are cut into.
-    late, undeclared, confidence
+    confidence
         As in `running_counts`.
     names
         How many names were declared, and a digest of them; "" for discovered ones.
@@ -60,8 +58,6 @@ class Job:
     columns: str
     rows: Literal["stream", "table"]
     shards: int
-    late: LateRows
-    undeclared: Literal["drop", "refuse"]
     confidence: float
     names: str
     secret: SecretSource
@@ -84,8 +80,6 @@ class Job:
             **self.step_clock.as_json(),
             "columns": self.columns,
             "rows": self.rows,
-            "late": self.late,
-            "undeclared": self.undeclared,
             "names": self.names,
         }
 

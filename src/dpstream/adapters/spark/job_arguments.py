@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from dpstream.adapters.spark.job import Job
 from dpstream.adapters.spark.secret import SecretSource
@@ -37,9 +37,7 @@ def declared_job(
     windows: Sequence[str | int],
     shards: int,
     secret: object,
-    late: Any,
     zone: str,
-    undeclared: Any,
     confidence: float,
     per_person: int,
     participation: Participation | None,
@@ -58,7 +56,7 @@ def declared_job(
         name=stream,
     )
     columns = {"time": time, "name": name}
-    return _job(settings, clock, columns, rows, shards, late, undeclared, confidence, digest, secret)
+    return _job(settings, clock, columns, rows, shards, confidence, digest, secret)
 
 
 def discovered_job(
@@ -75,7 +73,6 @@ def discovered_job(
     windows: Sequence[str | int],
     shards: int,
     secret: object,
-    late: Any,
     zone: str,
     confidence: float,
     mechanism: Mechanism | str,
@@ -93,7 +90,7 @@ def discovered_job(
         name=stream,
     )
     columns = {"time": time, "name": name, "person": person}
-    return _job(settings, clock, columns, "stream", shards, late, "drop", confidence, "", secret)
+    return _job(settings, clock, columns, "stream", shards, confidence, "", secret)
 
 
 def _job(
@@ -102,24 +99,16 @@ def _job(
     columns: dict[str, str],
     rows: Literal["stream", "table"],
     shards: int,
-    late: Any,
-    undeclared: Any,
     confidence: float,
     names: str,
     secret: object,
 ) -> Job:
-    if late not in ("next", "drop"):
-        raise InvalidArgument("late", late, "'next' or 'drop'")
-    if undeclared not in ("drop", "refuse"):
-        raise InvalidArgument("undeclared", undeclared, "'drop' or 'refuse'")
     return Job(
         settings=json.dumps(settings.as_json()),
         clock=(clock.every, clock.start, clock.zone, clock.horizon, tuple(w.text for w in clock.windows)),
         columns=", ".join(f"{role}={column!r}" for role, column in columns.items()),
         rows=rows,
         shards=check_shards(shards),
-        late=late,
-        undeclared=undeclared,
         confidence=check_probability("confidence", confidence),
         names=names,
         secret=SecretSource.of(secret),

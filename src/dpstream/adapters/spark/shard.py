@@ -95,8 +95,7 @@ class Shard:
         late = (steps < self.t) & ~before
         # A row of a closed step must never reach its sum: with noise that is a function of the step, two values of one
         # step would differ by exactly that row.
-        moved = self.work.job.late == "next" and self.t < horizon
-        counts = ~(before | beyond) if moved else ~(before | beyond | late)
+        counts = ~(before | beyond) if self.t < horizon else ~(before | beyond | late)
         found = [int((one if amounts is None else amounts[one]).sum()) for one in (late, before, beyond)]
         return np.where(late, self.t, steps), counts, Taken(found[0], 0, found[1], found[2])
 
@@ -227,12 +226,6 @@ class DeclaredShard(Shard):
         steps, counts, taken = self._placed(steps[declared], of_declared)
         self._open.add(steps[counts], at[declared][counts], None if of_declared is None else of_declared[counts])
         undeclared = int((~declared if amounts is None else amounts[~declared]).sum())
-        if undeclared and self.work.job.undeclared == "refuse":
-            raise InvalidArgument(
-                "undeclared",
-                "refuse",
-                f"'drop' if rows with names that were not declared may come: there are {undeclared} in a micro-batch",
-            )
         return taken._replace(undeclared=undeclared)
 
     def _close_one(self) -> Released:
