@@ -19,7 +19,8 @@ ROWS = [("1", "Währing", "12,50"), ("2", "Smith, J; or |", "-3"), ("3", "€\n2
 def read(path, columns, **more):
     notes = []
     found = [table.frame for table in tables([str(path)], columns, files=FileOptions(**more), note=notes.append)]
-    return pl.concat(found).rows(), notes
+    # That a cell of ROWS has two lines is told every time: tests/events/test_text_chunks.py looks at it.
+    return pl.concat(found).rows(), [note for note in notes if "a quoted cell has 2 lines" not in note]
 
 
 def written(mark, header=("no", "name", "amount")):

@@ -61,6 +61,7 @@ def stream_page(stream: ShownStream, *, live: bool = False, find: str = "") -> b
         element("p", element("a", "All streams", href="../index.html"), class_="back"),
         element("h1", _short(stream.name)),
         _state(stream),
+        _notice(),
         _numbers_now(stream, ROWS_SHOWN if stream.discovers else LARGEST_SHOWN),
     ]
     if stream.t:
@@ -118,8 +119,8 @@ def _page(title: str, main: Element, *, root: str, events: str | None = None) ->
 def _notice() -> Element:
     return element(
         "p",
-        "Each number has random noise added. The ± is its margin of error: 95 times in 100 the number without noise is"
-        " within it.",
+        "Each number has random noise added, so it may be negative. The ± is its margin of error: 95 times in 100 the"
+        " number without noise is within it.",
     )
 
 
