@@ -52,7 +52,7 @@ _COMMENTS = {
     "name": "What the stream is called in the store.",
     "user": "Whom a row is about: at most so many rows of each person in the whole stream are counted.",
     "windows": "Figures that are published beside the totals; the noise is fitted to them.",
-    "epsilon": "What all releases together may reveal about one person.",
+    "epsilon": "What all releases together may reveal about one row; with a user, about one person.",
     "store": "Remembers rows, releases and settings; keep it, and the files beside it, secret.",
 }
 
@@ -100,8 +100,8 @@ class InitCommand:
         day = LAST_DAY.get(str(settings["every"])[-1], "yesterday")
         say(
             console,
-            f"DATE is the last day that the file covers, such as {day}. Without --through every step up to now is"
-            " released, also those without rows, and a release is final.",
+            f"DATE is the last day that the file covers, such as {day}. Steps without rows are released, too, and a"
+            " release is final.",
         )
 
     def _asked(self, question: str, default: str | None, check: Callable[[str], T]) -> T:
