@@ -10,7 +10,7 @@ from pathlib import Path
 
 collect_ignore: list[str] = []
 if not all(map(find_spec, ("torch", "opacus", "jax", "optax", "jax_privacy"))):
-    collect_ignore += ["src/dpstream/adapters"]
+    collect_ignore += ["src/dpstream/adapters", "tests/distance/training.py"]
     collect_ignore += map(str, Path(__file__).parent.glob("tests/integrations/*.py"))
 if not find_spec("playwright"):
     collect_ignore += ["tests/integrations/docs", "tests/integrations/serve"]

@@ -37,7 +37,6 @@ COLUMNS = ("when", "who", "ward", "amount", "note", "id")
 RAM = Path("/dev/shm")  # noqa: S108
 #: Rows of these kinds make a batch unreadable: its owner takes them out and gives it again.
 REFUSED = ("no date", "too far ahead")
-BEFORE = os.environ.get("DISTANCE_BEFORE")
 #: An amount that is clipped is so many times the most.
 BEYOND = 10
 
@@ -205,7 +204,7 @@ class StoredFrames(Frames):
 
     batches, closes = 4, 3
     restarts = False  # every call opens the store and gives it back
-    retries = False  # a frame has no name: what is given twice counts twice
+    retries = True
 
     def run(self, acts):
         with folder() as home:
@@ -213,7 +212,7 @@ class StoredFrames(Frames):
             self.give(home, pl.DataFrame(self.shown_first(), schema=frame_of(()).schema, orient="row"), first=True)
             for act in acts:
                 if isinstance(act, Append):
-                    made = self.append(home, act, (BEFORE and closes and day(closes[-1][-1][0])) or None)
+                    made = self.append(home, act)
                     assert not made, "an append released something"
                 elif isinstance(act, Close):
                     rows = self.give(home, frame_of(()), through=day(act.through))
@@ -221,10 +220,10 @@ class StoredFrames(Frames):
                     released += rows
             return self.outcome(released, {"releases": tuple(closes), "files": tuple(sorted(os.listdir(home)))})
 
-    def append(self, home, act, through=None):
+    def append(self, home, act):
         for rows in (act.rows, readable(act.rows)):
             with contextlib.suppress(DpstreamError):
-                return self.give(home, frame_of(rows), through=through)
+                return self.give(home, frame_of(rows), batch=act.batch)
         return []  # refused for another reason than its rows: that others' rows do not count will show
 
     def give(self, home, frame, *, first=False, through=None, **more):
@@ -343,17 +342,11 @@ class CommandLine(Counted):
 
     def append(self, home, acts):
         """Give all files in one command; if it is refused, those that can be read, without the rows that cannot."""
-        closed = ("--through", self.closed(home)) if BEFORE and self.closed(home) else ()
-        done = self.command(*(self.written(home, act.batch, act.rows) for act in acts), *closed, home=home)
+        done = self.command(*(self.written(home, act.batch, act.rows) for act in acts), home=home)
         if done.exit_code:
             files = [self.written(home, f"{act.batch}-mended", readable(act.rows)) for act in acts]
-            done = self.command(*files, *closed, home=home)
+            done = self.command(*files, home=home)
         return done
-
-    def closed(self, home):
-        with dp.Store(home / "counts.db") as store:
-            (info,) = store.streams()
-            return day(info.t) if info.t else None
 
     def written(self, home, name, rows):
         path = home / f"{name}.{self.form}"
@@ -395,15 +388,12 @@ class Workbooks(CommandLine):
 
 
 class StandardInput(CommandLine):
-    """`dpstream count - --store`: every batch by a pipe, under no name."""
-
-    retries = False  # without --batch, what is given twice counts twice
+    """`dpstream count - --batch NAME --store`: every batch by a pipe."""
 
     def append(self, home, acts):
-        closed = ("--through", self.closed(home)) if BEFORE and self.closed(home) else ()
         for act in acts:
             for rows in (act.rows, readable(act.rows)):
-                done = self.command("-", *closed, home=home, stdin=frame_of(rows).write_csv())
+                done = self.command("-", "--batch", act.batch, home=home, stdin=frame_of(rows).write_csv())
                 if not done.exit_code:
                     break
         return done

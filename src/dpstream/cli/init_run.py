@@ -52,7 +52,7 @@ _COMMENTS = {
     "name": "What the stream is called in the store.",
     "user": "Whom a row is about: at most so many rows of each person in the whole stream are counted.",
     "windows": "Figures that are published beside the totals; the noise is fitted to them.",
-    "epsilon": "What all releases together may reveal about one person.",
+    "epsilon": "What all releases together may reveal about one row; with a user, about one person.",
     "store": "Remembers rows, releases and settings; keep it, and the files beside it, secret.",
 }
 
