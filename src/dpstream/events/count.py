@@ -117,7 +117,7 @@ def count(
         no settings. Rows go into open steps, which `through` closes; a frame that is given again counts nothing twice.
     late, whole_log
         With a store: what becomes of rows of released steps ("next": counted in the next one, "refuse", "drop"), and
-        whether every frame is the whole log instead of new rows.
+        whether every frame is the whole log instead of new rows, which needs `through`.
     everything
         With a store: return all releases, not only those of this call.
 
