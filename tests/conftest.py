@@ -44,6 +44,7 @@ NOT_QUICK = (
     "tests/serve",
     "tests/cli/test_count_windows.py",
     "tests/cli/test_count_daily.py",
+    "tests/cli/test_count_append.py",
     "tests/cli/test_count_continue.py",
     "tests/cli/test_count_money.py",
     "tests/cli/test_init.py",

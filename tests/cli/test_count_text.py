@@ -65,9 +65,9 @@ Noise: at most ±0 (95 %).
 warning: ρ = 50000 protects hardly anybody: ρ = 0.1 is a usual choice, and 1 is
 much.
 warning: the first step (2026-01-01) was taken from the data: it shows when the
-first person came. --from avoids that.
+first person came, which is not private. --from avoids that.
 warning: the last step (2026-01-15) was taken from the data: it shows when the
-last person came. --through avoids that.
+last person came, which is not private. --through avoids that.
 300 rows read (not for publication); 15 steps released.
 The noise of this run is not kept (--store keeps it): publish the result of one
 run only."""

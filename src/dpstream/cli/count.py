@@ -341,7 +341,8 @@ def count(
         bool,
         typer.Option(
             "--whole-log",
-            help="Every run gets the whole log, not only new rows: rows of released steps are those counted before.",
+            help="Every run gets the whole log, not only new rows: rows of released steps are those counted before."
+            " Needs --through.",
             rich_help_panel=DAILY,
         ),
     ] = False,

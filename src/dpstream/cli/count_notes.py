@@ -110,7 +110,7 @@ class Notes:
                 Text(
                     "Nothing was released. To release every step that has ended, type\n"
                     f"    {command} --through now\n"
-                    "or, to release the steps up to a date,\n"
+                    "or, to release the steps up to the last day that your files cover, such as\n"
                     f"    {command} --through {date}"
                 ),
                 soft_wrap=True,

@@ -122,7 +122,7 @@ def count(
         name when you try again. Without a name every frame counts, even if it is equal to an earlier one.
     late, whole_log
         With a store: what becomes of rows of released steps ("next": counted in the next one, "refuse", "drop"), and
-        whether every frame is the whole log instead of new rows.
+        whether every frame is the whole log instead of new rows, which needs `through`.
     everything
         With a store: return all releases, not only those of this call.
 

@@ -61,8 +61,7 @@ class CountRun:
 
     With a store, rows go into open steps (`ingest`: one commit for each file, with who was counted and the file's
     digest). Steps are then released in order up to `options.through`, and none without it: a file never closes a step.
-    With `whole_log` rows come again in
-    every run, and are counted and released in one commit instead.
+    With `whole_log` rows come again in every run, and are counted and released in one commit instead.
 
     Parameters
     ----------

@@ -49,12 +49,12 @@ def found_before(run: CountRun) -> Iterator[Finding]:
     if run.first_from_data:
         yield Finding(
             f"the first step ({tally.calendar.shown(0, 1)[0]}) was taken from the data: it shows when the first person"
-            " came. `start` avoids that."
+            " came, which is not private. `start` avoids that."
         )
     if run.last_from_data and tally.steps:
         yield Finding(
             f"the last step ({tally.calendar.shown(tally.steps - 1, 1)[0]}) was taken from the data: it shows when the"
-            " last person came. `through` avoids that."
+            " last person came, which is not private. `through` avoids that."
         )
     if tally.timestamps.recognised is not None:
         # It quotes a timestamp of the data.
