@@ -17,6 +17,7 @@ from dpstream.events.window_figures import window_figures
 from dpstream.mechanisms import SmoothBinary
 from dpstream.serve.content import HEADERS
 from dpstream.serve.figures import Figures
+from dpstream.serve.openapi import openapi_document
 from dpstream.serve.shown_stream import slug_of
 from dpstream.store import PublishedStore
 
@@ -271,6 +272,8 @@ def test_the_document_names_what_is_there(served):
     for address in document["paths"]:
         if "events-stream" not in address:
             assert served.get(address.replace("{name}", "visits")).status_code == 200
+    table = openapi_document(ingest=True)["paths"]["/api/streams/{name}/events"]["post"]["requestBody"]["content"]
+    assert table["text/csv"]["schema"]["minLength"] == 1  # without a header it is refused
     first = served.get("/api/streams/visits/releases?to=1").json()["releases"][0]
     listed = document["components"]["schemas"]["Releases"]["properties"]["releases"]["items"]["properties"]
     assert set(first) <= set(listed)

@@ -96,6 +96,7 @@ def _sending(name: dict[str, Any]) -> dict[str, Any]:
     events = {"type": "array", "items": {"type": "object"}, "maxItems": 10_000}
     batch = {"anyOf": [events, {"type": "object", "properties": {"events": events}, "required": ["events"]}]}
     text = {"schema": {"type": "string"}}
+    table = {"schema": {"type": "string", "minLength": 1, "description": "A header, and a line for each event."}}
     stored = {
         "description": "The events are on the disk: now, or since they were sent before (`repeated`).",
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Stored"}}},
@@ -106,7 +107,7 @@ def _sending(name: dict[str, Any]) -> dict[str, Any]:
         "parameters": [name, key],
         "requestBody": {
             "required": True,
-            "content": {"application/json": {"schema": batch}, "application/x-ndjson": text, "text/csv": text},
+            "content": {"application/json": {"schema": batch}, "application/x-ndjson": text, "text/csv": table},
         },
         "responses": {
             "200": stored,
@@ -117,9 +118,11 @@ def _sending(name: dict[str, Any]) -> dict[str, Any]:
             "408": _problem("The body did not come in time."),
             "409": _problem("A stream that takes no events."),
             "410": _problem("A stream that has ended."),
-            "413": _problem("A body that is too large."),
+            "413": _problem("A body of too many bytes."),
             "415": _problem("A type that is not taken."),
-            "422": _problem("Events that cannot be read or counted, or a key that came with others before."),
+            "422": _problem(
+                "Events that cannot be read or counted, more than 10,000, or a key that had others before."
+            ),
             "429": _problem("Too many requests; see Retry-After."),
             "503": _problem("Events cannot be stored now; see Retry-After."),
         },
