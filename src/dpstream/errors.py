@@ -383,7 +383,7 @@ class StoreFull(StoreError):
 class StoreReadOnly(StoreError):
     """The file, or its directory, may not be written."""
 
-    message = "{path} cannot be written (file, directory or disk is read-only): the step was not made"
+    message = "{path} cannot be written (file, directory or disk is read-only): nothing was changed"
     path: str
 
 

@@ -94,6 +94,9 @@ def test_a_quote_that_never_ends(size):
         patch.setattr(text_chunks, "LONGEST_RECORD", 20)
         with pytest.raises(SourceDamaged, match="line 3: a quote"):
             cut(b'a,b\n1,2\n3,"4\n' + b"5,6\n" * 1000, 8)
+        patch.setattr(text_chunks, "LONGEST_RECORD", 1 << 20)
+        with pytest.raises(SourceDamaged, match="line 3: a line of more than 1 MiB"):
+            cut(b"a,b\n1,2\n3," + b"4" * (2 << 20), 1 << 19)
 
 
 @pytest.mark.parametrize("kept", [3, 20, -5])

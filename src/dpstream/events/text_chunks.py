@@ -236,7 +236,8 @@ def chunks(
         end = _end_of_records(data, quotes=header)
         if end == 0:
             if len(data) > LONGEST_RECORD:
-                raise SourceDamaged(where=f"{source}, line {line}", what=_NO_END)
+                what = _NO_END if header and b'"' in data else f"a line of more than {LONGEST_RECORD >> 20} MiB"
+                raise SourceDamaged(where=f"{source}, line {line}", what=what)
             rest = data
             continue
         first = 0

@@ -126,7 +126,7 @@ def _sending(name: dict[str, Any]) -> dict[str, Any]:
             "413": _problem("A body of too many bytes."),
             "415": _problem("A type that is not taken."),
             "422": _problem(
-                "Events that cannot be read or counted, more than 10,000 of them, or a key that came with others."
+                "Events that cannot be read or counted, more than 10,000, or a key that had others before."
             ),
             "429": _problem("Too many requests; see Retry-After."),
             "503": _problem("Events cannot be stored now; see Retry-After."),

@@ -138,7 +138,7 @@ class Writer:
             self._refuse(header["id"], 422, type(error).__name__, str(error))
             return
         except UNEXPECTED as error:
-            self._refuse_unexpected(header["id"], header["stream"], error)
+            self._refuse_unexpected(header["id"], header["stream"], stream, error)
             return
         # The key of one sender is not that of another.
         name = hashlib.sha256(json.dumps([header["token"], header["key"]]).encode()).digest()
@@ -179,7 +179,7 @@ class Writer:
                 halves = [self._store_group(name, stream, half, now) for half in (group[:middle], group[middle:])]
                 return all(halves)
             for one in group:
-                self._refuse_unexpected(one.number, name, error)
+                self._refuse_unexpected(one.number, name, stream, error)
             if not group:
                 self._stop(name, stream, error)
             return bool(group)
@@ -251,9 +251,10 @@ class Writer:
             }
         )
 
-    def _refuse_unexpected(self, number: int, name: str, error: BaseException) -> None:
+    def _refuse_unexpected(self, number: int, name: str, stream: _Stream, error: BaseException) -> None:
         """Refuse a batch over which dpstream stumbled, for good: it would stumble over it again."""
-        say(f"{name}: a batch was refused because of a mistake in dpstream; please report it: {_place(error)}")
+        what = f"a batch was refused because of a mistake in dpstream; please report it: {_place(error)}"
+        self._tell(name, stream, what)  # a sender could fill the log
         words = "dpstream cannot count this batch, and sending it again does not help; ask the owner of the server"
         self._refuse(number, 422, "BatchNotCounted", words)
 
