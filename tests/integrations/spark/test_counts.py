@@ -253,7 +253,8 @@ def test_what_can_be_known_before_the_query_starts(spark, tmp_path):
     with pytest.raises(ColumnMissing, match="'nope'"):
         streams.declared(events, ["page 1"], clock, name="nope")
     late, behind = events.withWatermark("time", "1 hour"), clock.withWatermark("through", "1 hour")
-    for rows, times in ((late, clock), (events, behind)):
+    hidden = events.withColumn("when", events.time).withWatermark("when", "1 hour").drop("when")
+    for rows, times in ((late, clock), (hidden, clock), (events, behind)):
         with pytest.raises(InvalidArgument, match="with a watermark"):
             streams.declared(rows, ["page 1"], times)
     text = spark.readStream.schema("time string, name string, person string").json(str(tmp_path / "in"))

@@ -7,6 +7,8 @@ times that the owner writes down.
 
 from __future__ import annotations
 
+import contextlib
+import io
 from typing import Any
 
 from dpstream.errors import InvalidArgument
@@ -39,7 +41,7 @@ def closing_by(clock: Any, rows: Any) -> Any:
             "a streaming DataFrame of one column of timestamps, such as clock=driver_clock(spark)"
             " (dpstream.adapters.spark), or a folder to which you write the times through which steps are closed",
         )
-    if any("spark.watermarkDelayMs" in (field.metadata or {}) for field in (*rows.schema, *clock.schema)):
+    if _has_watermark(rows) or _has_watermark(clock):
         raise InvalidArgument(
             "events, clock", "a DataFrame with a watermark", "DataFrames without: clock= closes steps"
         )
@@ -50,3 +52,11 @@ def closing_by(clock: Any, rows: Any) -> Any:
     return rows.unionByName(
         none.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in rows.schema.fields))
     )
+
+
+def _has_watermark(frame: Any) -> bool:
+    """Say whether a DataFrame, or what it was made from, has a watermark: Spark would wait for it besides the clock."""
+    plan = io.StringIO()
+    with contextlib.redirect_stdout(plan):
+        frame.explain(extended=True)
+    return "EventTimeWatermark" in plan.getvalue()
