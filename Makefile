@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo quick test tests coverage test-integrations heavy torture planted portability package paper docs bench lint format clean
+.PHONY: demo quick test tests coverage test-integrations heavy distance torture planted portability package paper docs bench lint format clean
 
 # Rebuilt whenever the declared dependencies or the kernel's source change.
 .venv/ready: pyproject.toml setup.py $(wildcard src/dpstream/kernel/*.c src/dpstream/kernel/*.h)
@@ -56,6 +56,12 @@ heavy: .venv/ready
 	DPSTREAM_HEAVY=1 $(BIN)/pytest --numprocesses 2 -m heavy
 	DPSTREAM_KERNEL=twin $(BIN)/pytest -W ignore::dpstream.kernel.SlowKernelWarning --numprocesses 2 \
 		tests/noise/test_known_answers.py tests/noise/test_exact.py
+
+# Every way in compared with neighbouring data, over thousands of histories; `make test` draws a few of each.
+distance: .venv/ready .venv-integrations/ready
+	DPSTREAM_HEAVY=1 $(BIN)/pytest --numprocesses 2 --dist worksteal tests/distance
+	DPSTREAM_HEAVY=1 .venv-integrations/bin/pytest tests/integrations/test_training_distance.py
+	! java -version >/dev/null 2>&1 || DPSTREAM_HEAVY=1 .venv-integrations/bin/pytest tests/integrations/spark/test_distance.py
 
 # Kills a writer of the store 300 times and replays its history; then breaks the store on purpose, to see that it shows.
 torture: .venv/ready

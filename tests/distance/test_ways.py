@@ -16,6 +16,7 @@ EXAMPLES = {
     ways.Frames: (EVERYTHING, 10, 20_000),
     ways.PandasFrames: (("wards",), 3, 200),
     ways.StoredFrames: (("rows", "people", "names"), 4, 300),
+    ways.Successor: (("rows",), 3, 150),
     ways.Ingest: (("wards", "people", "amounts of people"), 8, 1_000),
     ways.CommandLine: (("people", "names"), 3, 100),
     ways.ParquetFiles: (("wards",), 2, 60),
@@ -23,14 +24,14 @@ EXAMPLES = {
     ways.StandardInput: (("people",), 2, 60),
     Http: (("people",), 2, 30),
 }
-#: Names are not taken over HTTP: the server answers 409.
-NOT_OVER_HTTP = ("names",)
+#: Names are not taken over HTTP (the server answers 409), and a stream of names has no successor.
+WITHOUT_NAMES = (ways.Ingest, ways.Successor, Http)
 
 
 def cases():
     for kind, (quick, few, many) in EXAMPLES.items():
         for variant in EVERYTHING if HEAVY else quick:
-            if variant not in NOT_OVER_HTTP or kind not in (ways.Ingest, Http):
+            if variant != "names" or kind not in WITHOUT_NAMES:
                 yield pytest.param(kind(variant), many if HEAVY else few, id=f"{kind.__name__}-{variant}")
 
 

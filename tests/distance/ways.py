@@ -24,6 +24,7 @@ import dpstream as dp
 from dpstream.distance import Append, Close, Outcome, WayIn
 from dpstream.errors import CountWarning, DpstreamError
 from dpstream.events.ingest import Batch, StreamIngest
+from dpstream.events.successor import extend_stream
 from tests.cli.test_count import only_count
 
 #: σ is below 10^-6 of a row: what is released is the truth.
@@ -62,6 +63,11 @@ def cells(row, most=1):
 
 def frame_of(rows):
     return pl.DataFrame([cells(row) for row in rows], schema=dict.fromkeys(COLUMNS, pl.String), orient="row")
+
+
+def python(settings):
+    """Settings by the names of `dpstream.count`."""
+    return {{"categories": "values"}.get(name, name): value for name, value in settings.items()}
 
 
 def readable(rows):
@@ -140,6 +146,12 @@ class Counted(WayIn):
     def __repr__(self):
         return f"{type(self).__name__}({self.variant})"
 
+    @property
+    def stored(self):
+        """The settings of a stream in a store, with room for few people: a store writes all of it in each commit."""
+        room = {"max_pairs": 400} if self.variant == "names" else {"max_users": 100} if "user" in self.settings else {}
+        return self.settings | room
+
     def unit(self, row):
         return row.person if "user" in self.settings else row.number
 
@@ -190,9 +202,7 @@ class Frames(Counted):
         raise refused
 
     def arguments(self):
-        settings = dict(self.settings)
-        settings["values"] = settings.pop("categories", None)
-        return settings | {"start": START, "through": self.end, "budget": self.budget}
+        return python(self.settings) | {"start": START, "through": self.end, "budget": self.budget}
 
 
 class PandasFrames(Frames):
@@ -227,11 +237,53 @@ class StoredFrames(Frames):
         return []  # refused for another reason than its rows: that others' rows do not count will show
 
     def give(self, home, frame, *, first=False, through=None, **more):
-        settings = self.arguments() | {"until": self.end} if first else {}
-        settings["through"] = through
+        settings = self.arguments() | python(self.stored) | {"until": self.end} if first else {}
+        settings |= {"through": through} | more
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CountWarning)
-            return dp.count(frame, **settings, store=home / "counts.db", **more).to_dicts()
+            return dp.count(frame, **settings, store=home / "counts.db").to_dicts()
+
+
+class Successor(StoredFrames):
+    """A stream that ends after its third step, and goes on in a successor with a budget and a limit of its own."""
+
+    LAST = 3
+
+    def run(self, acts):
+        with folder() as home:
+            released, closes, later = [], [], []
+            self.give(home, frame_of(()), first=True)
+            for act in acts:
+                if isinstance(act, Append):
+                    # Before the stream goes on, its owner keeps rows of later steps back.
+                    ahead = [row for row in act.rows if row.step > self.LAST] if later is not None else []
+                    if ahead:
+                        later.append(Append(f"{act.batch}-later", tuple(ahead)))
+                    self.append(home, Append(act.batch, tuple(row for row in act.rows if row not in ahead)))
+                    continue
+                if later is not None and act.through > self.LAST:
+                    released += self.give(home, frame_of(()), through=day(self.LAST))
+                    with dp.Store(home / "counts.db") as store:
+                        extend_stream(store, "count", until=self.end)
+                    for append in {append.batch: append for append in later}.values():
+                        self.append(home, append)
+                    later = None
+                rows = self.give(home, frame_of(()), through=day(act.through))
+                closes.append(public(rows))
+                released += rows
+            dated = [row | {"step": (row["start"] - START).days + 1} for row in released]
+            return self.outcome(dated, {"releases": tuple(closes)})
+
+    def give(self, home, frame, *, first=False, **more):
+        settings = {"until": str(day(self.LAST))} if first else {}
+        return super().give(home, frame, first=first, **settings, **more)
+
+    def norm(self, difference):
+        """Return the larger of the distances of both streams: each has noise of its own."""
+        parts = Counter()
+        for (step, _), by in difference.items():
+            parts[step > self.LAST] += abs(by)
+        return max(parts.values(), default=0)
 
 
 class Ingest(Counted):
@@ -288,12 +340,10 @@ def batch_of(act):
 
 def begin(home, way):
     """Make the stream, with nothing in it."""
-    settings = dict(way.settings)
-    settings["values"] = settings.pop("categories", None)
-    settings |= {"start": START, "until": way.end, "budget": way.budget, "store": home / "counts.db"}
+    settings = {"start": START, "until": way.end, "budget": way.budget, "store": home / "counts.db"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CountWarning)
-        dp.count(frame_of(()), **settings)
+        dp.count(frame_of(()), **python(way.stored), **settings)
 
 
 def released_rows(store):
@@ -364,7 +414,7 @@ class CommandLine(Counted):
     def options(self):
         budget = ("--epsilon", 1e7, "--delta", 1e-3) if self.variant == "names" else ("--rho", 1e13)
         given = []
-        for name, value in self.settings.items():
+        for name, value in self.stored.items():
             option = "--" + {"categories": "values"}.get(name, name).replace("_", "-")
             if value is True:
                 given.append(option)
