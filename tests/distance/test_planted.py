@@ -1,16 +1,17 @@
 """Mistakes planted on purpose, in a small pipeline of plain Python and in dpstream: the guard finds each of them."""
 
 from collections import Counter
+from dataclasses import replace
 from unittest import mock
 
 import pytest
 
 from dpstream.distance import Append, Close, Outcome, WayIn, check_distance
 from dpstream.errors import InvalidArgument
-from dpstream.events import ingest, tally
+from dpstream.events import ingest, row_rules
 from dpstream.release.contribution_limit import ContributionLimit
 from dpstream.store.batch_memory import BatchMemory
-from tests.distance.ways import Frames, Ingest, StoredFrames
+from tests.distance.ways import Frames, Ingest
 
 
 class Pipeline(WayIn):
@@ -234,25 +235,21 @@ def halved(self, groups, present):
     return parts, []
 
 
-def unlimited_when_late(self, table, steps, rows):
-    """Late rows are not limited."""
-    return None if self.old else REALLY_KEPT(self, table, steps, rows)
+def all_or_nothing(self, table):
+    """Leave out all rows of a file that has a row which is left out."""
+    kept = REALLY_APPLIED(self, table)
+    return kept if kept.frame.height == table.frame.height else replace(kept, frame=kept.frame.clear())
 
 
-REALLY_KEPT = tally.TimeTally._kept
+REALLY_APPLIED = row_rules.RowFilter.apply
 
 
 IN_DPSTREAM = {
     "a limit asked twice": (Ingest, "people", mock.patch.object(ingest.StreamIngest, "_limited", halved)),
-    "late rows are not limited": (
-        StoredFrames,
+    "a row that is filtered out takes others along": (
+        Frames,
         "people",
-        mock.patch.object(tally.TimeTally, "_kept", unlimited_when_late),
-    ),
-    "people are forgotten at a restart": (
-        Ingest,
-        "people",
-        mock.patch.object(ContributionLimit, "restore_all"),
+        mock.patch.object(row_rules.RowFilter, "apply", all_or_nothing),
     ),
     "a retry counts twice": (Ingest, "rows", mock.patch.object(BatchMemory, "knows", return_value=False)),
     "a limit one too large": (
