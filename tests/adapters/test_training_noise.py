@@ -67,14 +67,26 @@ MECHANISMS = [
 ]
 
 
+def test_trainings_of_one_scale_share_no_noise():
+    """Attack: twice the norm at four times the budget has the same scale, and under one key had the same noise."""
+    tree = mechanisms.SmoothBinary(24)
+    both = [
+        TrainingSettings.for_training(horizon=24, budget=dp.zcdp(rho), max_grad_norm=norm, mechanism=tree)
+        for norm, rho in ((1.0, 0.5), (2.0, 2.0))
+    ]
+    assert both[0].scale == both[1].scale
+    one, other = (take(TrainingNoise(chosen, PARTS, key=fixed_key("noise")), 1)[0] for chosen in both)
+    for name in PARTS:
+        assert not np.isclose(one[name], other[name]).all()
+
+
 def test_increments_add_up_to_the_noise_of_the_releases():
     chosen = settings()
     for which in ("increments", "prefix"):
         made = take(noise(which=which), 24)
         for name, part in PARTS.items():
-            key = derive_key(
-                fixed_key("noise"), purpose="training parameter", configuration={"name": name, "which": which}
-            )
+            configuration = {"name": name, "which": which, "settings": chosen.identity}
+            key = derive_key(fixed_key("noise"), purpose="training parameter", configuration=configuration)
             stream = dp.NoiseStream(chosen.mechanism, chosen.scale, part.coordinates, dtype=part.dtype, key=key)
             mine = np.array([row[name].astype(float) for row in made])
             assert made[0][name].dtype == part.dtype

@@ -16,11 +16,12 @@ SETTINGS = (
 
 
 def test_continuing_needs_no_options(folder):  # noqa: F811
-    log = folder / "log.csv"
     for store in ("all.db", "none.db"):
+        log = folder / f"first of {store}.csv"
         log.write_text(FIRST)
         arguments = (log, "--store", folder / store, "--through", "2026-01-02")
         assert len(counted(*arguments, *SETTINGS, "--name", "visits")) == 6
+        log = folder / f"second of {store}.csv"
         log.write_text(SECOND)
         again = (*SETTINGS, "--name", "visits") if store == "all.db" else ()
         rows = counted(log, "--store", folder / store, "--through", "2026-01-03", *again)
@@ -39,6 +40,7 @@ def test_an_option_that_disagrees_is_refused_with_both_values(folder):  # noqa: 
     store, log = folder / "s.db", folder / "log.csv"
     log.write_text(FIRST)
     counted(log, "--store", store, "--through", "2026-01-02", *SETTINGS)
+    log = folder / "second.csv"
     log.write_text(SECOND)
     for options, message in (
         (("--values", "north,east"), "created with --values north,south, but --values north,east was given"),

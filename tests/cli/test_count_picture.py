@@ -328,10 +328,10 @@ def test_the_truth_warns(same_noise, tmp_path):  # noqa: F811
 
 
 def test_all_runs_are_drawn_and_their_truth(tmp_path, monkeypatch):
-    log = tmp_path / "log.csv"
     found = []
     monkeypatch.setattr("dpstream.cli.count_run.write_releases", lambda picture, *_: found.append(picture))
     for last, rows in (("2026-01-02", "2026-01-01\n2026-01-02\n2026-01-02\n"), ("2026-01-04", "2026-01-04\n")):
+        log = tmp_path / f"{last}.csv"
         log.write_text("when\n" + rows)
         arguments = (
             "--time",

@@ -291,7 +291,7 @@ def test_every_setting_of_every_stream_changes_its_noise(kind, tmp_path):
 #: What changes no total, and must not change the noise: other noise for the same totals would only tell more of them.
 NO_SETTING = {"shards", "confidence", "digest", "capacity"}
 #: What is read or written, and what is made of a store's releases; a store's streams have tags of their own.
-OF_A_RUN = {"frame", "store", "through", "everything", "gaps", "max_pairs", "max_users", "confidence"} | {
+OF_A_RUN = {"batch", "frame", "store", "through", "everything", "max_pairs", "max_users", "confidence"} | {
     "non_negative",
     "monotone",
     "total",

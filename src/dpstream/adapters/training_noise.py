@@ -78,6 +78,10 @@ class NoiseSettings(Protocol):
     def horizon(self) -> int:
         """The last step."""
 
+    @property
+    def identity(self) -> str:
+        """What shapes the sums and their promise besides: trainings that differ in it share no noise."""
+
 
 @dataclass(frozen=True)
 class GivenScale:
@@ -90,6 +94,11 @@ class GivenScale:
     def horizon(self) -> int:
         """The last step of the mechanism, or of any stream."""
         return STEPS_LIMIT if self.mechanism.horizon is None else self.mechanism.horizon
+
+    @property
+    def identity(self) -> str:
+        """Nothing more is known."""
+        return ""
 
 
 class TrainingNoise:
@@ -148,7 +157,8 @@ class TrainingNoise:
     def _described(self) -> str:
         """All that the noise depends on but the key."""
         whole = {name: (part.shape, part.dtype) for name, part in self.parts.items()}
-        return f"{self.settings.mechanism.identity}; {self.settings.scale!r}; {self._which}; {whole!r}"
+        settings = self.settings
+        return f"{settings.mechanism.identity}; {settings.scale!r}; {settings.identity}; {self._which}; {whole!r}"
 
     def __repr__(self) -> str:
         coordinates = sum(part.end - part.low for part in self.parts.values())
@@ -295,7 +305,11 @@ class PartNoise:
             "scale": settings.scale,
             "shape": part.coordinates,
             "dtype": part.dtype,
-            "key": derive_key(key, purpose="training parameter", configuration={"name": name, "which": which}),
+            "key": derive_key(
+                key,
+                purpose="training parameter",
+                configuration={"name": name, "which": which, "settings": settings.identity},
+            ),
             "threads": threads,
             "part": None if whole else (first, part.end),
         }

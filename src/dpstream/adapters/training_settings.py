@@ -74,6 +74,11 @@ class TrainingSettings:
         settings.scale  # noqa: B018  refuses a max_grad_norm that is not a positive number
         return settings
 
+    @property
+    def identity(self) -> str:
+        """What shapes the sums and their promise: another norm or budget may lead to the same scale."""
+        return f"{self.horizon}; {self.budget!r}; {self.max_grad_norm!r}; {self.participation!r}"
+
     @cached_property
     def scale(self) -> float:
         """The scale of the draws: noise_scale(mechanism, budget, per_person=max_grad_norm, participation=…)."""

@@ -89,7 +89,7 @@ def _two_runs(stream: Stream) -> NDArray[Any]:
 
 def _counted(folder: Path, stream: Stream, *, through: int, store: Path | None = None) -> NDArray[Any]:
     """Write the rows to a file, count them as `dpstream count` does, and return what is released: one row a day."""
-    log = folder / "visits.csv"
+    log = folder / f"visits-{through}.csv"
     with log.open("w") as file:
         file.write("when,ward,amount,user\n")
         for day, times in enumerate(stream.tolist(), start=1):
