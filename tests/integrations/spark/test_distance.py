@@ -1,7 +1,7 @@
 """One row, or one person, more or less moves the totals of Spark's counts as far as promised, and nobody else's rows.
 
-`make test-integrations` takes 60 histories of each way in, DPSTREAM_HEAVY=1 takes 200. They run together, so that more
-of them take hardly longer.
+`make test-integrations` takes 60 histories of each way in, `make distance` 200, and the planted mistakes. They run
+together, so that more of them take hardly longer.
 """
 
 import os
@@ -49,6 +49,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("mistake", PLANTED)
 def test_a_mistake_is_found(mistake, spark, tmp_path, monkeypatch):
     way, part, wrong, said = PLANTED[mistake]
