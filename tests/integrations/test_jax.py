@@ -36,7 +36,8 @@ SCALE = 2.5
 
 
 def expected(steps, mechanism=MECHANISM, name="['layers'][0]", size=600):
-    key = derive_key(KEY, purpose="training parameter", configuration={"name": name, "which": "increments"})
+    configuration = {"name": name, "which": "increments", "settings": ""}
+    key = derive_key(KEY, purpose="training parameter", configuration=configuration)
     stream = dp.NoiseStream(mechanism, SCALE, size, key=key)
     return np.array([stream.increment() for _ in range(steps)])
 

@@ -47,10 +47,13 @@ def sums(module, value=0.0):
 
 
 def stream(run, name, size, dtype="float32"):
-    key = derive_key(
-        fixed_key("torch"), purpose="training parameter", configuration={"name": name, "which": "increments"}
-    )
+    key = derived(run, name, "increments")
     return dp.NoiseStream(run.settings.mechanism, run.settings.scale, size, dtype=dtype, key=key)
+
+
+def derived(run, name, which):
+    configuration = {"name": name, "which": which, "settings": run.settings.identity}
+    return derive_key(fixed_key("torch"), purpose="training parameter", configuration=configuration)
 
 
 def test_each_tensor_gets_the_increments_of_its_own_stream():
@@ -133,9 +136,7 @@ def test_prefix_noise_for_ftrl():
             for name, p in module.named_parameters():
                 p.copy_(start[name] - 0.1 * noisy[name])
     assert all(bool((total == 1.5).all()) for total in running.values())
-    key = derive_key(
-        fixed_key("torch"), purpose="training parameter", configuration={"name": "0.weight", "which": "prefix"}
-    )
+    key = derived(run, "0.weight", "prefix")
     release = dp.NoiseStream(MECHANISM, run.settings.scale, 600, key=key).block(3)[-1] + np.float32(1.5)
     expected = start["0.weight"].ravel() - 0.1 * torch.from_numpy(release)
     assert torch.equal(module[0].weight.detach().ravel(), expected)
