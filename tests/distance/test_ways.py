@@ -13,16 +13,16 @@ EVERYTHING = tuple(ways.Counted.VARIANTS)
 #: What is counted, and how many histories are drawn: for `make test`, and for `make heavy`, which takes all variants.
 #: A run takes 10 ms in memory, 100 ms and more with a store, and seconds with a server.
 EXAMPLES = {
-    ways.Frames: (EVERYTHING, 10, 20_000),
-    ways.PandasFrames: (("wards",), 3, 200),
-    ways.StoredFrames: (("rows", "people", "names"), 4, 300),
-    ways.Successor: (("rows",), 3, 150),
-    ways.Ingest: (("wards", "people", "amounts of people"), 8, 1_000),
-    ways.CommandLine: (("people", "names"), 3, 100),
-    ways.ParquetFiles: (("wards",), 2, 60),
-    ways.Workbooks: (("amounts",), 2, 40),
-    ways.StandardInput: (("people",), 2, 60),
-    Http: (("people",), 2, 30),
+    ways.Frames: (EVERYTHING, 10, 3_000),
+    ways.PandasFrames: (("wards",), 3, 100),
+    ways.StoredFrames: (("rows", "people", "names"), 4, 100),
+    ways.Successor: (("rows",), 3, 40),
+    ways.Ingest: (("wards", "people", "amounts of people"), 8, 300),
+    ways.CommandLine: (("people", "names"), 3, 40),
+    ways.ParquetFiles: (("wards",), 2, 20),
+    ways.Workbooks: (("amounts",), 2, 20),
+    ways.StandardInput: (("people",), 2, 30),
+    Http: (("people",), 2, 12),
 }
 #: Names are not taken over HTTP (the server answers 409), and a stream of names has no successor.
 WITHOUT_NAMES = (ways.Ingest, ways.Successor, Http)

@@ -35,7 +35,7 @@ def test_training(way):
     ids=lambda way: type(way).__name__,
 )
 def test_loaders(way):
-    check_distance(way, examples=20_000 if HEAVY else 60)
+    check_distance(way, examples=4_000 if HEAVY else 60)
 
 
 # -- what the guard must find -----------------------------------------------------------------------------------------
