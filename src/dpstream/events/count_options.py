@@ -64,8 +64,7 @@ class CountOptions:
     any_order
         Whether rows come in any order; with a store they do.
     late
-        With a store: what becomes of rows whose steps were released before, see `Late`. None: "next", but an input that
-        looks like an old file, or like the whole log, is refused.
+        With a store: what becomes of rows whose steps were released before, see `Late`. None: "next".
     whole_log
         With a store: every run gets the whole log, and the rows of released steps are those that were counted.
     user, max_contributions, max_users, fold_case
